@@ -1,0 +1,189 @@
+"""Frozen, validated dataclasses: what a run is. Every check names the field and the value it refuses."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any
+
+MIN_GROUPS_WITHOUT_WARNING = 8
+
+
+class ConfigError(ValueError):
+    """A value the user gave cannot be used; the message is one sentence that names field, value and remedy."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise `ConfigError(message)` unless the condition holds."""
+    if not condition:
+        raise ConfigError(message)
+
+
+def nearest(name: str, valid: list[str]) -> str:
+    """Return a phrase that lists the valid names, the nearest one first as a suggestion."""
+    close = get_close_matches(name, valid, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Valid: {', '.join(sorted(valid))}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class GsnrBounds:
+    """Interval the layer-normalised GSNR is clipped to (arXiv 2309.13681, eq. 9).
+
+    (1, 1) switches the scale off: the base optimizer, bit for bit.
+    """
+
+    lower: float = 0.1
+    """Smallest scale of an element, unit-free; the paper's gamma. 0 <= lower <= upper."""
+    upper: float = 1.0
+    """Largest scale of an element, unit-free; the paper uses 1. upper > 0 and finite."""
+
+    def __post_init__(self) -> None:
+        _check_number("gsnr_lower", self.lower, 0.0)
+        _check_number("gsnr_upper", self.upper, 0.0, exclusive=True)
+        require(
+            self.lower <= self.upper,
+            f"gsnr_lower = {self.lower} is above gsnr_upper = {self.upper}; the lower bound must not exceed the upper.",
+        )
+
+    @property
+    def off(self) -> bool:
+        """True where the bounds switch the scale off altogether."""
+        return self.lower == self.upper == 1.0
+
+    def __iter__(self) -> Any:
+        return iter((self.lower, self.upper))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything that determines a training trajectory, apart from model and data."""
+
+    optimizer: str
+    """Name in the optimizer registry, for example "adamw" or "vr_adamw"."""
+    batch_size: int
+    """Global batch: samples behind one optimizer step."""
+    lr: float
+    """Peak learning rate, in the optimizer's own unit."""
+    epochs: float = 1.0
+    """Length of the run in passes over the training data; fixes the samples seen, whatever the batch."""
+    num_groups: int = 8
+    """Groups the global batch is cut into (k); their gradients give mean and variance."""
+    weight_decay: float = 0.0
+    """Weight decay, in the optimizer's own convention (decoupled for AdamW, LAMB)."""
+    momentum: float = 0.9
+    """Momentum of SGD and LARS, unit-free; optimizers without a momentum ignore it."""
+    schedule: str = "cosine"
+    """Name of the learning-rate schedule: "constant", "cosine", "linear" or "polynomial"."""
+    warmup_fraction: float = 0.0
+    """Share of all steps spent on a linear warm-up, 0..1."""
+    gsnr_lower: float = 0.1
+    """Lower bound of the scale; VR optimizers only."""
+    gsnr_upper: float = 1.0
+    """Upper bound of the scale; VR optimizers only."""
+    gsnr_beta: float = 0.9
+    """Decay of the running mean of the scale (b3); VR-Adam, VR-AdamW and VR-LAMB only."""
+    gsnr_control: str | None = None
+    """None, or a control arm: "constant" or "shuffled" scale (what VR gains over it is the worth of the scale)."""
+    clip_grad_norm: float | None = None
+    """Largest norm of the mean gradient; None for no clipping."""
+    seed: int = 0
+    """Seed of the initialisation, the order of samples and every random draw of the run."""
+
+    def __post_init__(self) -> None:
+        self._check_counts()
+        _check_number("lr", self.lr, 0.0, exclusive=True)
+        _check_number("weight_decay", self.weight_decay, 0.0)
+        _check_number("momentum", self.momentum, 0.0, below=1.0)
+        _check_number("gsnr_beta", self.gsnr_beta, 0.0, below=1.0)
+        _check_number("warmup_fraction", self.warmup_fraction, 0.0, at_most=1.0)
+        if self.clip_grad_norm is not None:
+            _check_number("clip_grad_norm", self.clip_grad_norm, 0.0, exclusive=True)
+        _ = self.gsnr_bounds
+
+    def _check_counts(self) -> None:
+        _check_number("epochs", self.epochs, 0.0, exclusive=True)
+        for name, lowest in (("batch_size", 1), ("num_groups", 1), ("seed", 0)):
+            value = getattr(self, name)
+            require(
+                isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
+                f"{name} = {value!r} must be a whole number of at least {lowest}.",
+            )
+        check_batch_groups(self.batch_size, self.num_groups)
+
+    @property
+    def gsnr_bounds(self) -> GsnrBounds:
+        """The two bounds as one value."""
+        return GsnrBounds(lower=self.gsnr_lower, upper=self.gsnr_upper)
+
+    @property
+    def group_size(self) -> int:
+        """Samples in one group, b = B/k."""
+        return self.batch_size // self.num_groups
+
+    def with_values(self, **changes: Any) -> Recipe:
+        """Return a copy with some fields replaced, validated anew.
+
+        Raises:
+            ConfigError: a field is unknown or a value is out of range.
+        """
+        check_fields(changes)
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain dict in field order, as written to YAML, JSON and MLflow."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Recipe:
+        """Build a recipe from a plain dict.
+
+        Raises:
+            ConfigError: a field is unknown (the nearest valid one is named), missing, or its value out of range.
+        """
+        check_fields(values)
+        missing = [f.name for f in fields(cls) if f.name in ("optimizer", "batch_size", "lr") and f.name not in values]
+        require(not missing, f"the recipe lacks {', '.join(missing)}.")
+        return cls(**values)
+
+
+def check_fields(values: dict[str, Any]) -> None:
+    """Refuse names that are not fields of `Recipe`, naming the nearest valid one."""
+    valid = [f.name for f in fields(Recipe)]
+    for name in values:
+        require(name in valid, f"unknown recipe field {name!r}: {nearest(name, valid)}")
+
+
+def check_batch_groups(batch_size: int, num_groups: int) -> None:
+    """Refuse a batch that its groups do not divide, naming the nearest batches that would do."""
+    require(
+        batch_size >= num_groups,
+        f"batch_size = {batch_size} leaves less than one sample for each of num_groups = {num_groups} groups; "
+        f"use batch_size >= {num_groups} or fewer groups.",
+    )
+    lower = batch_size // num_groups * num_groups
+    require(
+        batch_size % num_groups == 0,
+        f"batch_size = {batch_size} is not a multiple of num_groups = {num_groups}; "
+        f"the nearest that are: {lower} and {lower + num_groups}.",
+    )
+
+
+def _check_number(
+    name: str,
+    value: Any,
+    lowest: float,
+    *,
+    exclusive: bool = False,
+    at_most: float = math.inf,
+    below: float = math.inf,
+) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    bound = f"{'above' if exclusive else 'at least'} {lowest:g}"
+    if below != math.inf:
+        bound += f" and below {below:g}"
+    if at_most != math.inf:
+        bound += f" and at most {at_most:g}"
+    inside = number and (value > lowest if exclusive else value >= lowest) and value <= at_most and value < below
+    require(inside, f"{name} = {value!r} must be a finite number, {bound}.")
