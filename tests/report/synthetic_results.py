@@ -1,0 +1,160 @@
+"""Made-up results of searches, shaped like `result.json`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vrgd_ray.report.reading import Result
+
+SAMPLES = [200 * 165 * step for step in range(1, 31)]
+TRAIN_SAMPLES, EPOCHS = 1100, 30
+
+
+def recipe(optimizer: str, batch_size: int, lr: float) -> dict[str, Any]:
+    return {
+        "optimizer": optimizer,
+        "batch_size": batch_size,
+        "lr": lr,
+        "epochs": EPOCHS,
+        "num_groups": 8,
+        "weight_decay": 0.013,
+        "schedule": "cosine",
+        "warmup_fraction": 0.1 if batch_size > 64 else 0.0,
+        "gsnr_lower": 0.08 if batch_size > 64 else 0.1,
+        "seed": 0,
+    }
+
+
+def steps(batch_size: int) -> int:
+    return EPOCHS * TRAIN_SAMPLES // batch_size
+
+
+def cell(
+    batch_size: int, optimizer: str, difference: float, verdict: str, claim: str, **changes: Any
+) -> dict[str, Any]:
+    half, mean = 0.0035, 0.974 + difference
+    return {
+        "batch_size": batch_size,
+        "optimizer": optimizer,
+        "num_groups": 8,
+        "trials": 8,
+        "diverged": 0,
+        "seeds": [0, 1, 2, 3, 4],
+        "values": [mean - 0.003, mean - 0.001, mean, mean + 0.001, mean + 0.003],
+        "mean": mean,
+        "std": 0.0022,
+        "difference": difference,
+        "lower": difference - half,
+        "upper": difference + half,
+        "verdict": verdict,
+        "claim": claim,
+        "steps": steps(batch_size),
+        "samples_per_second": 9000.0 * batch_size**0.4,
+        "recipe": recipe(optimizer, batch_size, 0.001 * batch_size**0.5),
+    } | changes
+
+
+def curve(batch_size: int, optimizer: str, final: float) -> dict[str, Any]:
+    values = [final - 0.85 * 2.0 ** -(30 * seen / SAMPLES[-1] * 32**0.35 / batch_size**0.35) for seen in SAMPLES]
+    return {"batch_size": batch_size, "optimizer": optimizer, "samples": SAMPLES, "values": values}
+
+
+def full(**changes: Any) -> Result:
+    """A finished search: both optimizers reach 256, with an exploratory cell beyond a failure."""
+    cells = [
+        cell(64, "adamw", -0.0006, "accept", "confirmed"),
+        cell(64, "vr_adamw", 0.0004, "accept", "confirmed"),
+        cell(128, "adamw", -0.002, "accept", "confirmed"),
+        cell(128, "vr_adamw", -0.003, "accept", "confirmed"),
+        cell(256, "adamw", -0.003, "accept", "confirmed"),
+        cell(256, "vr_adamw", -0.0045, "accept", "confirmed"),
+        cell(512, "adamw", -0.0105, "inconclusive", "exploratory"),
+        cell(512, "vr_adamw", -0.0165, "reject", "exploratory", diverged=2),
+    ]
+    return {
+        "schema_version": 1,
+        "name": "first",
+        "pipeline": "pipelines.digits",
+        "metric": "accuracy",
+        "mode": "max",
+        "margin": 0.01,
+        "relative_margin": False,
+        "alpha": 0.05,
+        "looks": [5, 10],
+        "reference": {
+            "recipe": recipe("adamw", 32, 0.0031),
+            "values": [0.972, 0.974, 0.976, 0.973, 0.975],
+            "seeds": [0, 1, 2, 3, 4],
+            "mean": 0.974,
+            "std": 0.0016,
+            "steps": steps(32),
+            "samples_per_second": 31_000.0,
+        },
+        "control": {
+            "values": [0.973, 0.974, 0.974, 0.975, 0.976],
+            "difference": 0.0004,
+            "lower": -0.002,
+            "upper": 0.0028,
+            "verdict": "accept",
+        },
+        "cells": cells,
+        "largest": {"batch_size": 256, "optimizer": "adamw", "recipe": recipe("adamw", 256, 0.016)},
+        "recommended": {
+            "recipe": recipe("adamw", 256, 0.016),
+            "command": "python -m vrgd_ray.train --config runs/first/best.yaml",
+        },
+        "cost": {"samples": 4_300_000, "seconds": 204.0, "trials": 72},
+        "versions": {"vrgd_ray": "0.1.0", "python": "3.11.9", "torch": "2.13.0", "ray": "2.60.0", "optuna": "5.0.0"},
+        "curves": [curve(32, "adamw", 0.976)] + [curve(c["batch_size"], c["optimizer"], c["mean"]) for c in cells],
+        "power": {"seed_std": 0.0021, "detectable_5": 0.0037, "detectable_10": 0.0024},
+        "status": "finished",
+        "command": "python -m vrgd_ray.tune --pipeline pipelines.digits --name first",
+        "optimizers": ["adamw", "vr_adamw"],
+        "batch_sizes": [64, 128, 256, 512],
+    } | changes
+
+
+def interrupted() -> Result:
+    """Stopped before anything was trained: every field that can be empty is empty."""
+    return full(
+        status="interrupted",
+        reference=None,
+        control=None,
+        cells=[],
+        largest=None,
+        recommended=None,
+        power=None,
+        curves=[],
+    )
+
+
+def smaller_is_better() -> Result:
+    """Mode "min", a relative margin, and one cell that collapsed far beyond it."""
+    arm = {"values": [2.0, 2.1, 1.9], "seeds": [0, 1, 2], "mean": 2.0, "std": 0.1}
+    reference = {"recipe": recipe("sgd", 32, 0.1), "steps": 1031, "samples_per_second": 900.0} | arm
+    near = cell(
+        64, "sgd", 0.06, "accept", "confirmed", mean=2.04, lower=0.01, upper=0.11, values=arm["values"], std=0.1
+    )
+    far = cell(128, "sgd", -7.0, "reject", "exploratory", mean=9.1, lower=-8, upper=-6, values=[9.0, 9.1, 9.2], std=0.1)
+    best = {"batch_size": 64, "optimizer": "sgd", "recipe": near["recipe"]}
+    shown = {"metric": "loss", "mode": "min", "margin": 0.05, "relative_margin": True, "optimizers": ["sgd"]}
+    return (
+        full(reference=reference, cells=[near, far], largest=best, curves=[], batch_sizes=[64, 128], power=None) | shown
+    )
+
+
+def nothing_accepted() -> Result:
+    """The first rung already failed."""
+    cells = [
+        cell(64, "adamw", -0.02, "reject", "not tested"),
+        cell(64, "vr_adamw", -0.011, "inconclusive", "not tested"),
+    ]
+    return full(cells=cells, largest=None, recommended=None)
+
+
+def control_failed() -> Result:
+    """The reference was not accepted against itself."""
+    return full() | {"control": full()["control"] | {"lower": -0.013, "verdict": "inconclusive"}}
+
+
+ALL = [full, interrupted, smaller_is_better, nothing_accepted, control_failed]

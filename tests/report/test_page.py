@@ -1,0 +1,114 @@
+"""The page is well-formed, needs nothing from outside, and lets no value of a result become markup."""
+
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+import synthetic_results as synthetic
+
+from vrgd_ray.report import plots, render_html
+
+VOID = {"meta", "link", "br", "img", "hr", "input"}
+SVG_NAMESPACE = "http://www.w3.org/2000/svg"
+FIGURES = [plots.metric_by_batch, plots.learning_curves, plots.steps_by_batch, plots.throughput_by_batch]
+
+
+class Strict(HTMLParser):
+    """Refuses tags that are not closed in order; keeps ids, text and every attribute."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.mark.parametrize("make", synthetic.ALL)
+def test_the_page_is_well_formed_with_unique_ids(make):
+    page = Strict(render_html(make()))
+    ids = Counter(attributes["id"] for _, attributes in page.found if "id" in attributes)
+    assert max(ids.values(), default=1) == 1
+    references = {a["href"] for _, a in page.found if a.get("href")}
+    assert all(target.startswith("#") and target[1:] in ids for target in references)
+
+
+@pytest.mark.parametrize("make", synthetic.ALL)
+def test_the_page_needs_nothing_from_outside(make):
+    text = render_html(make())
+    assert "://" not in text.replace(SVG_NAMESPACE, "")
+    assert not re.search(r"@import|url\((?!#)", text)
+    tags = {tag for tag, _ in Strict(text).found}
+    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "base", "form"}
+    assert not [a for _, attributes in Strict(text).found for a in attributes if a.startswith("on") or a == "src"]
+
+
+def test_no_value_becomes_markup():
+    attack = "\"'><script>alert(1)</script><img src=x onerror=alert(1)> $\\frac{a}$ &amp; ${headline}"
+    result = synthetic.full(name=attack, pipeline=attack, command=attack, metric=attack, status=attack)
+    result["versions"] = {attack: attack}
+    result["recommended"] = {"command": attack, "recipe": {attack: attack}}
+    for cell in result["cells"] + result["curves"]:
+        cell["optimizer"] = attack
+    result["cells"][0]["recipe"][attack] = result["cells"][0]["verdict"] = attack
+    result["optimizers"] = [attack]
+    page = Strict(render_html(result))
+    assert not {tag for tag, _ in page.found} & {"script", "img"}
+    assert attack in page.text
+
+
+def test_the_verdict_comes_first_and_the_chosen_row_is_marked():
+    text = render_html(synthetic.full())
+    assert text.index("<h1>Largest batch without loss: 256") < text.index("Margin") < text.index("<svg")
+    assert text.count('<tr class="chosen">') == 1
+    assert text.count("<figure>") == 4
+    assert "<tr" not in render_html(synthetic.interrupted())
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_a_figure_is_an_svg_that_stands_alone_and_keeps_its_words(draw):
+    svg = draw(synthetic.full())
+    root = ElementTree.fromstring(svg)
+    assert root.tag == f"{{{SVG_NAMESPACE}}}svg"
+    assert {"viewBox", "role"} <= set(root.attrib)
+    assert "width" not in root.attrib
+    words = {text.text for text in root.iter(f"{{{SVG_NAMESPACE}}}text")}
+    assert {"64", "128", "256", "512"} <= words
+
+
+@pytest.mark.parametrize("draw", FIGURES)
+def test_nothing_is_drawn_where_nothing_is_known(draw):
+    assert draw(synthetic.interrupted()) == ""
+
+
+def test_a_collapsed_cell_does_not_flatten_the_margin():
+    svg = plots.metric_by_batch(synthetic.smaller_is_better())
+    words = {text.text for text in ElementTree.fromstring(svg).iter(f"{{{SVG_NAMESPACE}}}text")}
+    assert "9.10" in words
+    assert not {"6", "8", "10"} & words
+
+
+def test_drawing_leaves_matplotlib_as_it_was():
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    plots.metric_by_batch(synthetic.full())
+    assert dict(matplotlib.rcParams) == before

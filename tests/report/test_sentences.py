@@ -1,0 +1,85 @@
+"""Sentences claim what the result shows and no more."""
+
+import synthetic_results as synthetic
+
+from vrgd_ray.report import control_sentence, scale_sentence, summary_sentence
+
+
+def test_the_headline_names_batch_optimizer_margin_and_steps_saved():
+    assert summary_sentence(synthetic.full()) == (
+        "Largest batch without loss: 256 with adamw (accuracy 97.1 against 97.4 at batch 32, margin 1.0 points): "
+        "128 steps instead of 1031, 8.1 times fewer."
+    )
+
+
+def test_nothing_accepted_is_said_with_the_first_failure():
+    assert summary_sentence(synthetic.nothing_accepted()) == (
+        "No batch above 32 was accepted within the margin: the smallest tested, 64 with adamw, was rejected "
+        "(accuracy 95.4 against 97.4 at batch 32, margin 1.0 points)."
+    )
+
+
+def test_an_interrupted_search_gives_no_verdict():
+    told = summary_sentence(synthetic.interrupted())
+    assert told.startswith("No verdict: the reference has not been trained.")
+    assert "interrupted" in told
+    assert "not known" in scale_sentence(synthetic.interrupted())
+
+
+def test_a_failed_control_takes_the_claims_back():
+    result = synthetic.control_failed()
+    assert summary_sentence(result).startswith("Not reliable, because the control failed: largest batch")
+    assert "too tight for these seeds" in control_sentence(result)
+    assert "cannot be told" in scale_sentence(result)
+
+
+def test_a_relative_margin_of_a_falling_metric():
+    told = summary_sentence(synthetic.smaller_is_better())
+    assert "64 with sgd (loss 2.04 against 2.00 at batch 32, margin 5 % of the reference)" in told
+    assert scale_sentence(synthetic.smaller_is_better()) == "No variance-reduced optimizer was compared."
+
+
+def test_the_top_of_the_ladder_leaves_the_limit_open():
+    assert "the limit may lie higher" in summary_sentence(synthetic.full(batch_sizes=[64, 128, 256]))
+
+
+def test_exploratory_cells_are_a_hint():
+    result = synthetic.full()
+    result["cells"][-1] |= {"verdict": "accept", "claim": "exploratory"}
+    assert "512 with vr_adamw passed as well; that is a hint, not a claim" in summary_sentence(result)
+
+
+def without(result, *cells):
+    return result | {"cells": [c for c in result["cells"] if (c["batch_size"], c["optimizer"]) not in cells]}
+
+
+def test_equal_limits_are_no_gain():
+    assert scale_sentence(synthetic.full()) == (
+        "vr_adamw did not move the limit: 256 with either optimizer (accuracy 97.0 against 97.1)."
+    )
+
+
+def test_a_higher_limit_is_a_gain():
+    told = scale_sentence(without(synthetic.full(), (256, "adamw")))
+    assert told == "vr_adamw moved the limit: 256 against 128 with adamw, 2.0 times larger."
+
+
+def test_a_lower_limit_is_said():
+    told = scale_sentence(without(synthetic.full(), (256, "vr_adamw")))
+    assert told == "vr_adamw did not move the limit, it fell short: 128 against 256 with adamw."
+
+
+def test_exploratory_acceptance_is_no_gain():
+    result = synthetic.full()
+    result["cells"][-1] |= {"verdict": "accept", "claim": "exploratory"}
+    assert "did not move the limit" in scale_sentence(result)
+
+
+def test_neither_accepted():
+    told = scale_sentence(synthetic.nothing_accepted())
+    assert told == "vr_adamw did not move the limit: neither it nor adamw was accepted above batch 32."
+
+
+def test_a_vr_optimizer_without_its_base_is_not_compared():
+    result = without(synthetic.full(optimizers=["vr_adamw"]), *((b, "adamw") for b in (64, 128, 256, 512)))
+    assert "without its base adamw" in scale_sentence(result)

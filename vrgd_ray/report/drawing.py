@@ -1,0 +1,112 @@
+"""The common ground of all figures: size, palette, batch axis, and SVG that fits into a page or stands alone."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SIZE = (4.5, 3.3)  # inches: small enough that its labels stay legible across a phone
+
+# Okabe and Ito's palette, which the colour-blind can tell apart. A page may restyle each through its CSS variable.
+SERIES = ("#0072b2", "#d55e00", "#cc79a7", "#56b4e9", "#e69f00")
+SAFE = "#009e73"  # the band within the margin
+INK, MUTED, GRID, PAPER = "#1c1e21", "#666a70", "#dfe1e4", "#fefefe"
+VARIABLES = {SAFE: "safe", INK: "ink", MUTED: "muted", GRID: "grid", PAPER: "paper"} | {
+    colour: f"series-{index}" for index, colour in enumerate(SERIES)
+}
+
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text: it can be read aloud, searched and takes the page's font
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.parse_math": False,  # a "$" in a name is a "$"
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.8,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "lines.linewidth": 1.8,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "legend.handlelength": 1.6,
+    "legend.columnspacing": 1.4,
+}
+
+
+@contextmanager
+def figure() -> Iterator[tuple[Figure, Axes]]:
+    """Yield an empty figure and its axes in the common style, without touching pyplot's global state."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        drawing = Figure(figsize=SIZE, layout="constrained")
+        yield drawing, drawing.add_subplot()
+
+
+def to_svg(drawing: Figure, name: str, description: str) -> str:
+    """Render a figure as an SVG element that scales with its container and whose ids begin with `name`."""
+    text = io.StringIO()
+    drawing.savefig(
+        text, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Title": description}
+    )
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = svg.replace("xlink:href", "href").replace('xmlns:xlink="http://www.w3.org/1999/xlink" ', "")
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*pt"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*pt"', r'\1 role="img"', svg, count=1)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+    return _restylable(svg)
+
+
+def _restylable(svg: str) -> str:
+    for colour, variable in VARIABLES.items():
+        svg = svg.replace(colour, f"var(--{variable}, {colour})")
+    return svg
+
+
+def batch_axis(axes: Axes, batches: list[int]) -> None:
+    """Make x the base-2 logarithm of the batch, marked with the batch sizes themselves as plain numbers."""
+    shown = _thinned(sorted(set(batches)))
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(shown, [str(batch) for batch in shown])
+    axes.set_xticks([], minor=True)
+    axes.set_xlim(min(batches) / 1.35, max(batches) * 1.35)
+    axes.set_xlabel("batch size")
+
+
+def plain_log_ticks(axes: Axes) -> None:
+    """Make y logarithmic, marked with plain numbers instead of powers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def legend_above(drawing: Figure, handles: list[Any], columns: int = 3) -> None:
+    """Put the legend above the axes, where it can cover no data."""
+    drawing.legend(handles=handles, loc="outside upper left", ncols=columns)
+
+
+def _thinned(batches: list[int], most: int = 9) -> list[int]:
+    """Every batch, or every second, third ... from the largest down, so that labels do not touch."""
+    stride = -(-len(batches) // most)
+    return batches[::-1][::stride][::-1]

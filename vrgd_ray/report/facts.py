@@ -1,0 +1,78 @@
+"""The facts a verdict rests on: margin, level, looks, seeds, control, power, trials and cost."""
+
+from __future__ import annotations
+
+from vrgd_ray.report.reading import Result, optimizers, reference_recipe, sorted_cells
+from vrgd_ray.report.sentences import control_sentence
+from vrgd_ray.report.units import Units, count, duration
+
+Fact = tuple[str, str]
+
+
+def facts(result: Result) -> list[Fact]:
+    """Name and text of every fact that is known."""
+    found = [
+        ("Margin: what counts as no loss", Units.of(result).margin(result)),
+        ("Level", _level(result)),
+        ("Looks", _looks(result)),
+        ("Reference", _reference(result)),
+        ("Control", control_sentence(result)),
+        ("Power", _power(result)),
+        ("Trials for each batch and optimizer", _trials(result)),
+        ("Cost of the search", _cost(result)),
+    ]
+    return [(name, text) for name, text in found if text]
+
+
+def _level(result: Result) -> str:
+    """The chance of a wrong headline, and what each single test is left with."""
+    alpha, shares = result.get("alpha"), max(1, len(optimizers(result)))
+    if alpha is None:
+        return ""
+    looks = max(1, len(result.get("looks") or []))
+    total, each = f"{100 * alpha:g} % in all (one-sided)", f"{100 * alpha / shares / looks:.3g} %"
+    among = f"each of {shares} optimizers" if shares > 1 else "the optimizer"
+    return f"{total}, {each} for {among} at each of {looks} looks"
+
+
+def _looks(result: Result) -> str:
+    looks = [str(seeds) for seeds in result.get("looks") or []]
+    return f"after {' and '.join(looks)} fresh seeds an arm, on test data the tuning never saw" if looks else ""
+
+
+def _reference(result: Result) -> str:
+    arm, recipe, units = result.get("reference") or {}, reference_recipe(result), Units.of(result)
+    if arm.get("mean") is None:
+        return ""
+    spread = f" ± {units.value(arm['std'], 1)}" if arm.get("std") is not None else ""
+    values = f"{result.get('metric')} {units.value(arm['mean'], 1)}{spread}, {len(arm.get('values') or [])} seeds"
+    return f"batch {recipe.get('batch_size')} with {recipe.get('optimizer')}: {values}"
+
+
+def _power(result: Result) -> str:
+    power, units, looks = result.get("power") or {}, Units.of(result), result.get("looks") or []
+    if power.get("seed_std") is None:
+        return ""
+    known = [(seeds, power.get(key)) for seeds, key in zip(looks, ("detectable_5", "detectable_10"), strict=False)]
+    margins = [f"{units.amount(value, 1)} with {seeds} seeds" for seeds, value in known if value is not None]
+    text = f"seeds spread by {units.amount(power['seed_std'], 1)}"
+    return f"{text}; an equal batch passes 4 times in 5 from a margin of {', '.join(margins)}" if margins else text
+
+
+def _trials(result: Result) -> str:
+    numbers = sorted({cell["trials"] for cell in sorted_cells(result) if cell.get("trials") is not None})
+    diverged = sum(cell.get("diverged") or 0 for cell in sorted_cells(result))
+    if not numbers:
+        return ""
+    spread = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
+    return f"{spread}, reference included; {diverged} diverged" if diverged else f"{spread}, reference included"
+
+
+def _cost(result: Result) -> str:
+    cost = result.get("cost") or {}
+    parts = [
+        f"{count(cost['trials'])} trials" if cost.get("trials") is not None else "",
+        f"{count(cost['samples'])} samples" if cost.get("samples") is not None else "",
+        duration(cost["seconds"]) if cost.get("seconds") is not None else "",
+    ]
+    return ", ".join(part for part in parts if part)

@@ -1,0 +1,154 @@
+"""What the search found, in plain sentences that claim no more than was shown."""
+
+from __future__ import annotations
+
+from vrgd_ray.report.reading import (
+    VR_PREFIX,
+    Cell,
+    Result,
+    accepted,
+    confirmed_limit,
+    control_failed,
+    find_cell,
+    optimizers,
+    reference_batch,
+    reference_mean,
+    sorted_cells,
+)
+from vrgd_ray.report.table import verdict_words
+from vrgd_ray.report.units import Units, count, times
+
+
+def summary_sentence(result: Result) -> str:
+    """The verdict of the search, followed by what qualifies it (interrupted, failed control, open upper end)."""
+    return " ".join([headline(result), *caveats(result)])
+
+
+def headline(result: Result) -> str:
+    """The verdict in one sentence."""
+    verdict = _verdict(result)
+    if control_failed(result):
+        return f"Not reliable, because the control failed: {verdict[0].lower()}{verdict[1:]}"
+    return verdict
+
+
+def _verdict(result: Result) -> str:
+    if reference_mean(result) is None:
+        return "No verdict: the reference has not been trained."
+    largest, start = result.get("largest"), reference_batch(result)
+    if not largest or (start is not None and largest["batch_size"] <= start):
+        return _nothing_accepted(result)
+    cell = find_cell(result, largest["batch_size"], largest["optimizer"]) or {}
+    name = f"{largest['batch_size']} with {largest['optimizer']}"
+    return f"Largest batch without loss: {name} ({_comparison(result, cell)}){_saving(result, cell)}."
+
+
+def caveats(result: Result) -> list[str]:
+    """Sentences without which the headline would say too much; empty for a clean search."""
+    found = [_status_sentence(result), _open_end(result), _exploratory_sentence(result)]
+    failed = control_sentence(result) if control_failed(result) else ""
+    return [sentence for sentence in (failed, *found) if sentence]
+
+
+def control_sentence(result: Result) -> str:
+    """The outcome of testing the reference against itself with other seeds."""
+    if control_failed(result):
+        return (
+            f"The control failed: the reference is not accepted against itself with other seeds, so the margin of "
+            f"{Units.of(result).margin(result)} is too tight for these seeds and no verdict here is reliable."
+        )
+    if (result.get("control") or {}).get("verdict") == "accept":
+        return "The control passed: the reference is accepted against itself with other seeds."
+    return "The control (the reference against itself with other seeds) was not tested."
+
+
+def scale_sentence(result: Result) -> str:
+    """Whether each variance-reduced optimizer moved the limit of its base, and by how much."""
+    pairs = [name for name in optimizers(result) if name.startswith(VR_PREFIX)]
+    if not pairs:
+        return "No variance-reduced optimizer was compared."
+    if control_failed(result):
+        return f"Whether {_listed(pairs)} moves the limit cannot be told: the margin is too tight for the seeds."
+    so_far = "" if result.get("status", "finished") == "finished" else "So far: "
+    return so_far + " ".join(_moved(result, name, name.removeprefix(VR_PREFIX)) for name in pairs)
+
+
+def _comparison(result: Result, cell: Cell) -> str:
+    units, start = Units.of(result), reference_batch(result)
+    values = f"{units.value(cell.get('mean'))} against {units.value(reference_mean(result))}"
+    return f"{result.get('metric')} {values} at batch {start}, margin {units.margin(result)}"
+
+
+def _saving(result: Result, cell: Cell) -> str:
+    steps, before = cell.get("steps"), (result.get("reference") or {}).get("steps")
+    if not steps or not before:
+        return ""
+    return f": {count(steps)} steps instead of {count(before)}, {times(before / steps)} fewer"
+
+
+def _nothing_accepted(result: Result) -> str:
+    start, units = reference_batch(result), Units.of(result)
+    above = [cell for cell in sorted_cells(result) if cell["batch_size"] > (start or 0)]
+    tested = [cell for cell in above if cell.get("verdict") not in (None, "not tested")]
+    if not tested:
+        return f"No verdict: no batch above {start} has been tested."
+    first = tested[0]
+    values = f"{_comparison(result, first)}" if first.get("mean") is not None else f"margin {units.margin(result)}"
+    return (
+        f"No batch above {start} was accepted within the margin: the smallest tested, {first['batch_size']} with "
+        f"{first['optimizer']}, was {verdict_words(first)} ({values})."
+    )
+
+
+def _status_sentence(result: Result) -> str:
+    status = result.get("status", "finished")
+    return "" if status == "finished" else f"The search was {status} before its end; this is what is known so far."
+
+
+def _open_end(result: Result) -> str:
+    largest, ladder = result.get("largest"), result.get("batch_sizes") or []
+    if largest and ladder and largest["batch_size"] == max(ladder):
+        return "This is the largest batch that was tried, so the limit may lie higher."
+    return ""
+
+
+def _exploratory_sentence(result: Result) -> str:
+    beyond = [cell for cell in sorted_cells(result) if accepted(cell, "exploratory")]
+    names = [f"{cell['batch_size']} with {cell['optimizer']}" for cell in beyond]
+    if not names:
+        return ""
+    return f"Beyond a batch that was not accepted, {_listed(names)} passed as well; that is a hint, not a claim."
+
+
+def _moved(result: Result, name: str, base: str) -> str:
+    if base not in optimizers(result):
+        return f"{name} was searched without its base {base}, so whether it moves the limit is not known."
+    if not _tested(result, name) or not _tested(result, base):
+        return f"{name} and {base} have not both been tested, so whether {name} moves the limit is not known."
+    start = reference_batch(result) or 0
+    ours, theirs = confirmed_limit(result, name) or start, confirmed_limit(result, base) or start
+    if ours == theirs == start:
+        return f"{name} did not move the limit: neither it nor {base} was accepted above batch {start}."
+    if ours > theirs:
+        return f"{name} moved the limit: {ours} against {theirs} with {base}, {times(ours / theirs)} larger."
+    if ours < theirs:
+        return f"{name} did not move the limit, it fell short: {ours} against {theirs} with {base}."
+    return f"{name} did not move the limit: {ours} with either optimizer{_side_by_side(result, ours, name, base)}."
+
+
+def _tested(result: Result, optimizer: str) -> bool:
+    return any(
+        c["optimizer"] == optimizer and c.get("verdict") not in (None, "not tested") for c in sorted_cells(result)
+    )
+
+
+def _side_by_side(result: Result, batch: int, name: str, base: str) -> str:
+    ours, theirs = find_cell(result, batch, name), find_cell(result, batch, base)
+    if not ours or not theirs or ours.get("mean") is None or theirs.get("mean") is None:
+        return ""
+    units = Units.of(result)
+    return f" ({result.get('metric')} {units.value(ours['mean'])} against {units.value(theirs['mean'])})"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

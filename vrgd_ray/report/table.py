@@ -1,0 +1,115 @@
+"""The table of everything that was tested, for the terminal and for the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from vrgd_ray.report.reading import VR_PREFIX, Cell, Result, all_diverged, direction, reference_recipe, sorted_cells
+from vrgd_ray.report.units import MISSING, Units, count, plain
+
+VERDICTS = {"accept": "accepted", "reject": "rejected", "inconclusive": "inconclusive"}
+LEFT_ALIGNED = ("optimizer", "verdict")
+Row = list[str]
+
+
+def table_rows(result: Result) -> list[Row]:
+    """Header and rows as strings: the reference, its control, then every cell by batch size."""
+    units = Units.of(result)
+    rows = [_header(result)]
+    if result.get("reference"):
+        rows.append(_reference_row(result["reference"], units))
+    if result.get("control"):
+        rows.append(_control_row(result, units))
+    return rows + [_cell_row(cell, units) for cell in sorted_cells(result)]
+
+
+def text_table(result: Result) -> str:
+    """The table in plain text, one line a row, columns aligned."""
+    rows = table_rows(result)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    left = [name in LEFT_ALIGNED for name in rows[0]]
+    lines = [_text_line(row, widths, left) for row in rows]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
+
+
+def recipe_rows(result: Result) -> list[Row]:
+    """The chosen hyper-parameters of reference and cells; fields that never differ are left out."""
+    recipes = [reference_recipe(result), *(cell.get("recipe") or {} for cell in sorted_cells(result))]
+    recipes = [recipe for recipe in recipes if recipe]
+    known = dict.fromkeys(["batch_size", *(key for recipe in recipes for key in recipe)])
+    fields = [name for name in known if _matters(name, recipes)]
+    if not recipes:
+        return []
+    return [fields, *([_field(recipe, name) for name in fields] for recipe in recipes)]
+
+
+def _header(result: Result) -> Row:
+    metric = f"test {result.get('metric', 'metric')}" + (" %" if Units.of(result).percent else "")
+    contrast = "difference"
+    if result.get("relative_margin"):
+        contrast = f"against {1 - direction(result) * result['margin']:g} x reference"
+    return ["batch", "optimizer", f"{metric} (seeds)", f"{contrast} [bounds]", "verdict", "steps", "samples/s"]
+
+
+def _reference_row(arm: dict[str, Any], units: Units) -> Row:
+    recipe = arm.get("recipe") or {}
+    name = [count(recipe.get("batch_size")), str(recipe.get("optimizer", MISSING))]
+    return [*name, _mean(arm, units), MISSING, "reference", *_speed(arm)]
+
+
+def _control_row(result: Result, units: Units) -> Row:
+    control, recipe = result["control"], reference_recipe(result)
+    name = [count(recipe.get("batch_size")), str(recipe.get("optimizer", MISSING))]
+    seeds = f"({len(control.get('values') or [])} other)"
+    verdict = f"control {VERDICTS.get(control.get('verdict'), 'not tested')}"
+    return [*name, seeds, _bounds(control, units), verdict, MISSING, MISSING]
+
+
+def _cell_row(cell: Cell, units: Units) -> Row:
+    name = [count(cell["batch_size"]), str(cell["optimizer"])]
+    return [*name, _mean(cell, units), _bounds(cell, units), verdict_words(cell), *_speed(cell)]
+
+
+def verdict_words(cell: Cell) -> str:
+    """The verdict of a cell with its claim, in words."""
+    if all_diverged(cell):
+        return "rejected: all trials diverged"
+    verdict, claim = VERDICTS.get(str(cell.get("verdict")), "not tested"), cell.get("claim")
+    told = (verdict == "accepted" and claim != "not tested") or claim == "exploratory"
+    return f"{verdict} ({claim})" if told and verdict != "not tested" else verdict
+
+
+def _mean(arm: dict[str, Any], units: Units) -> str:
+    if arm.get("mean") is None:
+        return MISSING
+    spread = f" +- {units.value(arm['std'], 1)}" if arm.get("std") is not None else ""
+    return f"{units.value(arm['mean'], 1)}{spread} ({len(arm.get('values') or [])})"
+
+
+def _bounds(arm: dict[str, Any], units: Units) -> str:
+    if arm.get("difference") is None:
+        return MISSING
+    centre, lower, upper = (units.difference(arm.get(key)) for key in ("difference", "lower", "upper"))
+    return f"{centre} [{lower}, {upper}]"
+
+
+def _speed(arm: dict[str, Any]) -> Row:
+    return [count(arm.get("steps")), count(arm.get("samples_per_second"))]
+
+
+def _text_line(row: Row, widths: list[int], left: list[bool]) -> str:
+    cells = [
+        text.ljust(width) if flush else text.rjust(width) for text, width, flush in zip(row, widths, left, strict=True)
+    ]
+    return "  ".join(cells).rstrip()
+
+
+def _matters(name: str, recipes: list[dict[str, Any]]) -> bool:
+    always = name in ("batch_size", "optimizer", "lr")
+    return name != "seed" and (always or len({str(recipe.get(name)) for recipe in recipes}) > 1)
+
+
+def _field(recipe: dict[str, Any], name: str) -> str:
+    """One field; the GSNR's own are blank for optimizers that do not use them."""
+    unused = name.startswith("gsnr_") and not str(recipe.get("optimizer")).startswith(VR_PREFIX)
+    return MISSING if unused else plain(recipe.get(name))
