@@ -73,7 +73,8 @@ def validate_options(group: dict[str, Any]) -> None:
         require(_number(beta) and 0.0 <= beta < 1.0, f"betas = {group['betas']!r} must be numbers in [0, 1).")
     if "gsnr_bounds" in group:
         group["gsnr_bounds"] = _bounds(group["gsnr_bounds"])
-        require(len(group.get("betas", (0, 0, 0))) == 3, f"betas = {group['betas']!r} must be three: b1, b2 and b3.")
+        betas = group.get("betas", (0.0, 0.0, 0.0))
+        require(len(betas) == 3, f"betas = {betas!r} must be three numbers: b1, b2 and b3.")
     control = group.get("gsnr_control")
     require(control in CONTROLS, f"gsnr_control = {control!r} is unknown; valid: {', '.join(map(str, CONTROLS))}.")
 
