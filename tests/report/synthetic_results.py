@@ -46,8 +46,10 @@ def cell(
         "difference": difference,
         "lower": difference - half,
         "upper": difference + half,
+        "degenerate": False,
         "verdict": verdict,
         "claim": claim,
+        "reason": None,
         "steps": steps(batch_size),
         "samples_per_second": 9000.0 * batch_size**0.4,
         "recipe": recipe(optimizer, batch_size, 0.001 * batch_size**0.5),
@@ -60,7 +62,7 @@ def curve(batch_size: int, optimizer: str, final: float) -> dict[str, Any]:
 
 
 def full(**changes: Any) -> Result:
-    """A finished search: both optimizers reach 256, with an exploratory cell beyond a failure."""
+    """A finished search: both optimizers reach 256 and fail at 512."""
     cells = [
         cell(64, "adamw", -0.0006, "accept", "confirmed"),
         cell(64, "vr_adamw", 0.0004, "accept", "confirmed"),
@@ -68,8 +70,8 @@ def full(**changes: Any) -> Result:
         cell(128, "vr_adamw", -0.003, "accept", "confirmed"),
         cell(256, "adamw", -0.003, "accept", "confirmed"),
         cell(256, "vr_adamw", -0.0045, "accept", "confirmed"),
-        cell(512, "adamw", -0.0105, "inconclusive", "exploratory"),
-        cell(512, "vr_adamw", -0.0165, "reject", "exploratory", diverged=2),
+        cell(512, "adamw", -0.0105, "inconclusive", "confirmed"),
+        cell(512, "vr_adamw", -0.0165, "reject", "confirmed", diverged=2),
     ]
     return {
         "schema_version": 1,
@@ -81,7 +83,12 @@ def full(**changes: Any) -> Result:
         "relative_margin": False,
         "alpha": 0.05,
         "looks": [5, 10],
+        "paired": False,
+        "level_per_look": 0.0125,
+        "reason": None,
         "reference": {
+            "batch_size": 32,
+            "optimizer": "adamw",
             "recipe": recipe("adamw", 32, 0.0031),
             "values": [0.972, 0.974, 0.976, 0.973, 0.975],
             "seeds": [0, 1, 2, 3, 4],
@@ -116,26 +123,25 @@ def full(**changes: Any) -> Result:
 
 def interrupted() -> Result:
     """Stopped before anything was trained: every field that can be empty is empty."""
-    return full(
-        status="interrupted",
-        reference=None,
-        control=None,
-        cells=[],
-        largest=None,
-        recommended=None,
-        power=None,
-        curves=[],
-    )
+    nothing = {"values": [], "seeds": [], "mean": None, "std": None, "recipe": None, "samples_per_second": None}
+    reference = {"batch_size": 32, "optimizer": "adamw", "steps": steps(32)} | nothing
+    control = {"values": [], "difference": None, "lower": None, "upper": None, "verdict": "not tested"}
+    untested = cell(64, "adamw", 0.0, "not tested", "not tested") | nothing | control | {"trials": 0}
+    gone = {"largest": None, "recommended": None, "power": None, "curves": []}
+    return full(status="interrupted", reference=reference, control=control, cells=[untested], **gone)
+
+
+def nothing_known() -> Result:
+    """Less than the search ever writes."""
+    return {"name": "first", "metric": "accuracy", "mode": "max", "reference": None, "cells": [], "status": "stopped"}
 
 
 def smaller_is_better() -> Result:
     """Mode "min", a relative margin, and one cell that collapsed far beyond it."""
     arm = {"values": [2.0, 2.1, 1.9], "seeds": [0, 1, 2], "mean": 2.0, "std": 0.1}
     reference = {"recipe": recipe("sgd", 32, 0.1), "steps": 1031, "samples_per_second": 900.0} | arm
-    near = cell(
-        64, "sgd", 0.06, "accept", "confirmed", mean=2.04, lower=0.01, upper=0.11, values=arm["values"], std=0.1
-    )
-    far = cell(128, "sgd", -7.0, "reject", "exploratory", mean=9.1, lower=-8, upper=-6, values=[9.0, 9.1, 9.2], std=0.1)
+    near = cell(64, "sgd", -0.04, "accept", "confirmed") | arm | {"mean": 2.04, "lower": -0.09, "upper": 0.01}
+    far = cell(128, "sgd", -7.1, "reject", "confirmed") | arm | {"mean": 9.1, "lower": -8.0, "upper": -6.0}
     best = {"batch_size": 64, "optimizer": "sgd", "recipe": near["recipe"]}
     shown = {"metric": "loss", "mode": "min", "margin": 0.05, "relative_margin": True, "optimizers": ["sgd"]}
     return (
@@ -157,4 +163,4 @@ def control_failed() -> Result:
     return full() | {"control": full()["control"] | {"lower": -0.013, "verdict": "inconclusive"}}
 
 
-ALL = [full, interrupted, smaller_is_better, nothing_accepted, control_failed]
+ALL = [full, interrupted, nothing_known, smaller_is_better, nothing_accepted, control_failed]

@@ -80,7 +80,7 @@ def test_the_verdict_comes_first_and_the_chosen_row_is_marked():
     assert text.index("<h1>Largest batch without loss: 256") < text.index("Margin") < text.index("<svg")
     assert text.count('<tr class="chosen">') == 1
     assert text.count("<figure>") == 4
-    assert "<tr" not in render_html(synthetic.interrupted())
+    assert "<tr" not in render_html(synthetic.nothing_known())
 
 
 @pytest.mark.parametrize("draw", FIGURES)
@@ -96,7 +96,7 @@ def test_a_figure_is_an_svg_that_stands_alone_and_keeps_its_words(draw):
 
 @pytest.mark.parametrize("draw", FIGURES)
 def test_nothing_is_drawn_where_nothing_is_known(draw):
-    assert draw(synthetic.interrupted()) == ""
+    assert draw(synthetic.nothing_known()) == ""
 
 
 def test_a_collapsed_cell_does_not_flatten_the_margin():

@@ -49,6 +49,14 @@ def test_exploratory_cells_are_a_hint():
     assert "512 with vr_adamw passed as well; that is a hint, not a claim" in summary_sentence(result)
 
 
+def test_stopping_and_missing_spread_are_said():
+    result = synthetic.full(status="stopped", reason="--max-hours is over")
+    result["cells"][0]["degenerate"] = True
+    told = summary_sentence(result)
+    assert "The search was stopped before its end (--max-hours is over); so much is known." in told
+    assert "No seed differed from another for 64 with adamw" in told
+
+
 def without(result, *cells):
     return result | {"cells": [c for c in result["cells"] if (c["batch_size"], c["optimizer"]) not in cells]}
 

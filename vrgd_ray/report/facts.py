@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vrgd_ray.report.reading import Result, optimizers, reference_recipe, sorted_cells
+from vrgd_ray.report.reading import Result, optimizers, reference_batch, reference_optimizer, sorted_cells
 from vrgd_ray.report.sentences import control_sentence
 from vrgd_ray.report.units import Units, count, duration
 
@@ -30,30 +30,31 @@ def _level(result: Result) -> str:
     if alpha is None:
         return ""
     looks = max(1, len(result.get("looks") or []))
-    total, each = f"{100 * alpha:g} % in all (one-sided)", f"{100 * alpha / shares / looks:.3g} %"
+    each = 100 * (result.get("level_per_look") or alpha / shares / looks)
     among = f"each of {shares} optimizers" if shares > 1 else "the optimizer"
-    return f"{total}, {each} for {among} at each of {looks} looks"
+    return f"{100 * alpha:g} % in all (one-sided), {each:.3g} % for {among} at each of {looks} looks"
 
 
 def _looks(result: Result) -> str:
     looks = [str(seeds) for seeds in result.get("looks") or []]
-    return f"after {' and '.join(looks)} fresh seeds an arm, on test data the tuning never saw" if looks else ""
+    paired = ", seeds paired" if result.get("paired") else ""
+    return f"after {' and '.join(looks)} fresh seeds an arm, on test data tuning never saw{paired}" if looks else ""
 
 
 def _reference(result: Result) -> str:
-    arm, recipe, units = result.get("reference") or {}, reference_recipe(result), Units.of(result)
+    arm, units = result.get("reference") or {}, Units.of(result)
     if arm.get("mean") is None:
         return ""
     spread = f" ± {units.value(arm['std'], 1)}" if arm.get("std") is not None else ""
     values = f"{result.get('metric')} {units.value(arm['mean'], 1)}{spread}, {len(arm.get('values') or [])} seeds"
-    return f"batch {recipe.get('batch_size')} with {recipe.get('optimizer')}: {values}"
+    return f"batch {reference_batch(result)} with {reference_optimizer(result)}: {values}"
 
 
 def _power(result: Result) -> str:
     power, units, looks = result.get("power") or {}, Units.of(result), result.get("looks") or []
     if power.get("seed_std") is None:
         return ""
-    known = [(seeds, power.get(key)) for seeds, key in zip(looks, ("detectable_5", "detectable_10"), strict=False)]
+    known = [(seeds, power.get(f"detectable_{seeds}")) for seeds in looks]
     margins = [f"{units.amount(value, 1)} with {seeds} seeds" for seeds, value in known if value is not None]
     text = f"seeds spread by {units.amount(power['seed_std'], 1)}"
     return f"{text}; an equal batch passes 4 times in 5 from a margin of {', '.join(margins)}" if margins else text
@@ -71,7 +72,7 @@ def _trials(result: Result) -> str:
 def _cost(result: Result) -> str:
     cost = result.get("cost") or {}
     parts = [
-        f"{count(cost['trials'])} trials" if cost.get("trials") is not None else "",
+        f"{count(cost['trials'])} training runs" if cost.get("trials") is not None else "",
         f"{count(cost['samples'])} samples" if cost.get("samples") is not None else "",
         duration(cost["seconds"]) if cost.get("seconds") is not None else "",
     ]

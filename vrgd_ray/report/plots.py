@@ -26,7 +26,7 @@ from vrgd_ray.report.reading import (
     optimizers,
     reference_batch,
     reference_mean,
-    reference_recipe,
+    reference_optimizer,
     sorted_cells,
 )
 from vrgd_ray.report.units import Units, count
@@ -124,7 +124,7 @@ def _draw_margin(axes: Axes, result: Result, units: Units) -> list[Any]:
         return []
     band = axes.axhspan(line * units.factor, mean * units.factor, color=SAFE, alpha=0.13, lw=0)
     axes.axhline(line * units.factor, color=SAFE, lw=1.4, ls=(0, (5, 2)))
-    band.set_label(f"margin {units.margin(result)}" if not result.get("relative_margin") else "margin")
+    band.set_label("margin" if result.get("relative_margin") else f"margin {units.margin(result)}")
     rule = axes.axhline(mean * units.factor, color=INK, lw=1.4)
     axes.plot(start, mean * units.factor, "D", color=INK, ms=7, zorder=4)
     rule.set_label(f"reference {units.value(mean)}")
@@ -225,7 +225,7 @@ def _reference_value(result: Result, field: str) -> dict[int, float]:
 
 
 def _throughput(result: Result, optimizer: str) -> dict[int, float]:
-    own = reference_recipe(result).get("optimizer") == optimizer
+    own = reference_optimizer(result) == optimizer
     line = _reference_value(result, "samples_per_second") if own else {}
     cells = [c for c in sorted_cells(result) if c["optimizer"] == optimizer and c.get("samples_per_second")]
     return line | {cell["batch_size"]: cell["samples_per_second"] for cell in cells}

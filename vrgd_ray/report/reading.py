@@ -16,8 +16,13 @@ def reference_recipe(result: Result) -> dict[str, Any]:
 
 
 def reference_batch(result: Result) -> int | None:
-    """Batch size of the reference, or None where it is not known yet."""
-    return reference_recipe(result).get("batch_size")
+    """Batch size of the reference, or None where it is not known."""
+    return (result.get("reference") or {}).get("batch_size") or reference_recipe(result).get("batch_size")
+
+
+def reference_optimizer(result: Result) -> str | None:
+    """Optimizer of the reference, or None where it is not known."""
+    return (result.get("reference") or {}).get("optimizer") or reference_recipe(result).get("optimizer")
 
 
 def reference_mean(result: Result) -> float | None:
@@ -59,9 +64,9 @@ def confirmed_limit(result: Result, optimizer: str) -> int | None:
     own = [
         c["batch_size"] for c in result.get("cells") or [] if c["optimizer"] == optimizer and accepted(c, "confirmed")
     ]
-    recipe = reference_recipe(result)
-    if recipe.get("optimizer") == optimizer:
-        own.append(recipe["batch_size"])
+    start = reference_batch(result)
+    if start is not None and reference_optimizer(result) == optimizer:
+        own.append(start)
     return max(own, default=None)
 
 
@@ -90,15 +95,10 @@ def margin_line(result: Result) -> float | None:
 
 
 def interval(result: Result, cell: Cell) -> tuple[float, float, float] | None:
-    """(worse end, centre, better end) of a cell on the metric's axis, so placed that accepted means beyond the line.
-
-    With a relative margin the bounds are those of the contrast, whose threshold is 0 instead of -margin.
-    """
-    line, bounds = margin_line(result), [cell.get(key) for key in ("lower", "difference", "upper")]
-    if line is None or any(bound is None for bound in bounds):
+    """(worse end, centre, better end) of a cell on the metric's axis: the difference and its bounds, set off from the
+    reference's mean, so that accepted means beyond the margin's line."""
+    mean, bounds = reference_mean(result), [cell.get(key) for key in ("lower", "difference", "upper")]
+    if mean is None or any(bound is None for bound in bounds):
         return None
-    threshold = 0.0 if result.get("relative_margin") else -float(result["margin"])
-    worse, centre, better = (
-        line + direction(result) * (float(bound) - threshold) for bound in bounds if bound is not None
-    )
+    worse, centre, better = (mean + direction(result) * float(bound) for bound in bounds if bound is not None)
     return worse, centre, better

@@ -39,13 +39,12 @@ def _verdict(result: Result) -> str:
     if not largest or (start is not None and largest["batch_size"] <= start):
         return _nothing_accepted(result)
     cell = find_cell(result, largest["batch_size"], largest["optimizer"]) or {}
-    name = f"{largest['batch_size']} with {largest['optimizer']}"
-    return f"Largest batch without loss: {name} ({_comparison(result, cell)}){_saving(result, cell)}."
+    return f"Largest batch without loss: {_name(largest)} ({_comparison(result, cell)}){_saving(result, cell)}."
 
 
 def caveats(result: Result) -> list[str]:
     """Sentences without which the headline would say too much; empty for a clean search."""
-    found = [_status_sentence(result), _open_end(result), _exploratory_sentence(result)]
+    found = [_status_sentence(result), _open_end(result), _exploratory_sentence(result), _no_spread_sentence(result)]
     failed = control_sentence(result) if control_failed(result) else ""
     return [sentence for sentence in (failed, *found) if sentence]
 
@@ -95,14 +94,24 @@ def _nothing_accepted(result: Result) -> str:
     first = tested[0]
     values = f"{_comparison(result, first)}" if first.get("mean") is not None else f"margin {units.margin(result)}"
     return (
-        f"No batch above {start} was accepted within the margin: the smallest tested, {first['batch_size']} with "
-        f"{first['optimizer']}, was {verdict_words(first)} ({values})."
+        f"No batch above {start} was accepted within the margin: the smallest tested, {_name(first)}, "
+        f"was {verdict_words(first)} ({values})."
     )
 
 
 def _status_sentence(result: Result) -> str:
-    status = result.get("status", "finished")
-    return "" if status == "finished" else f"The search was {status} before its end; this is what is known so far."
+    status, reason = result.get("status", "finished"), result.get("reason")
+    if status == "finished":
+        return ""
+    why = f" ({str(reason).rstrip('.')})" if reason else ""
+    return f"The search {'failed' if status == 'failed' else f'was {status}'} before its end{why}; so much is known."
+
+
+def _no_spread_sentence(result: Result) -> str:
+    names = [_name(cell) for cell in sorted_cells(result) if cell.get("degenerate")]
+    if not names:
+        return ""
+    return f"No seed differed from another for {_listed(names)}, so the verdict rests on the bare difference."
 
 
 def _open_end(result: Result) -> str:
@@ -114,7 +123,7 @@ def _open_end(result: Result) -> str:
 
 def _exploratory_sentence(result: Result) -> str:
     beyond = [cell for cell in sorted_cells(result) if accepted(cell, "exploratory")]
-    names = [f"{cell['batch_size']} with {cell['optimizer']}" for cell in beyond]
+    names = [_name(cell) for cell in beyond]
     if not names:
         return ""
     return f"Beyond a batch that was not accepted, {_listed(names)} passed as well; that is a hint, not a claim."
@@ -148,6 +157,10 @@ def _side_by_side(result: Result, batch: int, name: str, base: str) -> str:
         return ""
     units = Units.of(result)
     return f" ({result.get('metric')} {units.value(ours['mean'])} against {units.value(theirs['mean'])})"
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell['batch_size']} with {cell['optimizer']}"
 
 
 def _listed(names: list[str]) -> str:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from vrgd_ray.report.reading import VR_PREFIX, Cell, Result, all_diverged, direction, reference_recipe, sorted_cells
+from vrgd_ray.report.reading import (
+    VR_PREFIX,
+    Cell,
+    Result,
+    all_diverged,
+    reference_batch,
+    reference_optimizer,
+    reference_recipe,
+    sorted_cells,
+)
 from vrgd_ray.report.units import MISSING, Units, count, plain
 
 VERDICTS = {"accept": "accepted", "reject": "rejected", "inconclusive": "inconclusive"}
@@ -17,8 +26,8 @@ def table_rows(result: Result) -> list[Row]:
     units = Units.of(result)
     rows = [_header(result)]
     if result.get("reference"):
-        rows.append(_reference_row(result["reference"], units))
-    if result.get("control"):
+        rows.append(_reference_row(result, units))
+    if (result.get("control") or {}).get("values"):
         rows.append(_control_row(result, units))
     return rows + [_cell_row(cell, units) for cell in sorted_cells(result)]
 
@@ -45,24 +54,23 @@ def recipe_rows(result: Result) -> list[Row]:
 
 def _header(result: Result) -> Row:
     metric = f"test {result.get('metric', 'metric')}" + (" %" if Units.of(result).percent else "")
-    contrast = "difference"
-    if result.get("relative_margin"):
-        contrast = f"against {1 - direction(result) * result['margin']:g} x reference"
-    return ["batch", "optimizer", f"{metric} (seeds)", f"{contrast} [bounds]", "verdict", "steps", "samples/s"]
+    return ["batch", "optimizer", f"{metric} (seeds)", "difference [bounds]", "verdict", "steps", "samples/s"]
 
 
-def _reference_row(arm: dict[str, Any], units: Units) -> Row:
-    recipe = arm.get("recipe") or {}
-    name = [count(recipe.get("batch_size")), str(recipe.get("optimizer", MISSING))]
-    return [*name, _mean(arm, units), MISSING, "reference", *_speed(arm)]
+def _reference_row(result: Result, units: Units) -> Row:
+    arm = result["reference"]
+    return [*_reference_name(result), _mean(arm, units), MISSING, "reference", *_speed(arm)]
 
 
 def _control_row(result: Result, units: Units) -> Row:
-    control, recipe = result["control"], reference_recipe(result)
-    name = [count(recipe.get("batch_size")), str(recipe.get("optimizer", MISSING))]
-    seeds = f"({len(control.get('values') or [])} other)"
+    control = result["control"]
     verdict = f"control {VERDICTS.get(control.get('verdict'), 'not tested')}"
-    return [*name, seeds, _bounds(control, units), verdict, MISSING, MISSING]
+    seeds = f"({len(control.get('values') or [])} other)"
+    return [*_reference_name(result), seeds, _bounds(control, units), verdict, MISSING, MISSING]
+
+
+def _reference_name(result: Result) -> Row:
+    return [count(reference_batch(result)), reference_optimizer(result) or MISSING]
 
 
 def _cell_row(cell: Cell, units: Units) -> Row:
@@ -75,7 +83,9 @@ def verdict_words(cell: Cell) -> str:
     if all_diverged(cell):
         return "rejected: all trials diverged"
     verdict, claim = VERDICTS.get(str(cell.get("verdict")), "not tested"), cell.get("claim")
-    told = (verdict == "accepted" and claim != "not tested") or claim == "exploratory"
+    if verdict == "rejected" and cell.get("difference") is None:
+        return "rejected: a seed diverged"
+    told = claim == "exploratory" or (claim == "confirmed" and verdict == "accepted")
     return f"{verdict} ({claim})" if told and verdict != "not tested" else verdict
 
 
