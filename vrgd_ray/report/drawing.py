@@ -106,7 +106,7 @@ def legend_above(drawing: Figure, handles: list[Any], columns: int = 3) -> None:
     drawing.legend(handles=handles, loc="outside upper left", ncols=columns)
 
 
-def _thinned(batches: list[int], most: int = 9) -> list[int]:
-    """Every batch, or every second, third ... from the largest down, so that labels do not touch."""
-    stride = -(-len(batches) // most)
-    return batches[::-1][::stride][::-1]
+def _thinned(batches: list[int], room: int = 24) -> list[int]:
+    """Every batch, or every second, third ... from the largest down: at most `room` digits, so that none touch."""
+    strides = ([*batches[::-1][::stride]][::-1] for stride in range(1, len(batches)))
+    return next((shown for shown in strides if sum(len(str(batch)) for batch in shown) <= room), batches[-1:])

@@ -4,28 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vrgd_ray.report.drawing import (
-    INK,
-    MUTED,
-    PAPER,
-    SAFE,
-    SERIES,
-    batch_axis,
-    figure,
-    legend_above,
-    plain_log_ticks,
-    to_svg,
-)
+from vrgd_ray.report.drawing import INK, MUTED, PAPER, SERIES, batch_axis, figure, legend_above, plain_log_ticks, to_svg
+from vrgd_ray.report.metric_plot import metric_by_batch
 from vrgd_ray.report.reading import (
     Cell,
     Result,
     direction,
-    interval,
-    margin_in_metric,
-    margin_line,
     optimizers,
     reference_batch,
-    reference_mean,
     reference_optimizer,
     sorted_cells,
 )
@@ -34,27 +20,7 @@ from vrgd_ray.report.units import Units, count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MARKERS = {"accept": "o", "inconclusive": "s", "reject": "X"}
-Point = tuple[float, float, float, float, str]  # x, worse end, centre, better end, marker
-
-
-def metric_by_batch(result: Result) -> str:
-    """Metric against batch size: an interval per cell, the reference, and the band of what counts as no loss."""
-    shown = [cell for cell in sorted_cells(result) if interval(result, cell)]
-    start = reference_batch(result)
-    if not shown or start is None:
-        return ""
-    with figure() as (drawing, axes):
-        units = Units.of(result)
-        batch_axis(axes, [start, *(cell["batch_size"] for cell in shown)])
-        lines: list[Any] = []
-        margin = _draw_margin(axes, result, units)
-        for index, name in enumerate(optimizers(result)):
-            lines += _draw_cells(axes, _points(result, name, units), SERIES[index % len(SERIES)], name)
-        _zoom_to_margin(axes, result, units)
-        axes.set_ylabel(units.axis(f"test {result['metric']}"))
-        legend_above(drawing, lines + margin, 2 if len(lines) == 2 else 3)
-        return to_svg(drawing, "metric", f"Test {result['metric']} against batch size, with intervals and margin")
+__all__ = ["learning_curves", "metric_by_batch", "steps_by_batch", "throughput_by_batch"]
 
 
 def learning_curves(result: Result) -> str:
@@ -115,67 +81,6 @@ def throughput_by_batch(result: Result) -> str:
         axes.set_ylabel("samples per second")
         legend_above(drawing, handles)
         return to_svg(drawing, "throughput", "Samples per second against batch size")
-
-
-def _draw_margin(axes: Axes, result: Result, units: Units) -> list[Any]:
-    """Draw the reference, and the band from it down to the worst value that counts as no loss."""
-    start, mean, line = reference_batch(result), reference_mean(result), margin_line(result)
-    if start is None or mean is None or line is None:
-        return []
-    band = axes.axhspan(line * units.factor, mean * units.factor, color=SAFE, alpha=0.13, lw=0)
-    axes.axhline(line * units.factor, color=SAFE, lw=1.4, ls=(0, (5, 2)))
-    band.set_label("margin" if result.get("relative_margin") else f"margin {units.margin(result)}")
-    rule = axes.axhline(mean * units.factor, color=INK, lw=1.4)
-    axes.plot(start, mean * units.factor, "D", color=INK, ms=7, zorder=4)
-    rule.set_label(f"reference {units.value(mean)}")
-    rule.set_marker("D")
-    rule.set_markevery([])
-    return [band, rule]
-
-
-def _points(result: Result, optimizer: str, units: Units) -> list[Point]:
-    """The cells of one optimizer, set a little aside so that the intervals of two do not cover each other."""
-    names = optimizers(result)
-    aside = 2 ** (0.22 * (names.index(optimizer) - (len(names) - 1) / 2))
-    points = []
-    for cell in sorted_cells(result):
-        bounds = interval(result, cell) if cell["optimizer"] == optimizer else None
-        if bounds:
-            worse, centre, better = (bound * units.factor for bound in bounds)
-            points.append((cell["batch_size"] * aside, worse, centre, better, MARKERS.get(cell["verdict"], "s")))
-    return points
-
-
-def _draw_cells(axes: Axes, points: list[Point], colour: str, name: str) -> list[Any]:
-    from matplotlib.lines import Line2D
-
-    for x, worse, centre, better, marker in points:
-        axes.plot([x, x], [worse, better], "_-", color=colour, ms=8, mew=1.8, zorder=2)
-        axes.plot(x, centre, marker, ms=8, mec=colour, mfc=colour if marker != "s" else PAPER, mew=1.6, zorder=3)
-    return [Line2D([], [], color=colour, label=name)] if points else []
-
-
-def _zoom_to_margin(axes: Axes, result: Result, units: Units) -> None:
-    """Keep the margin readable when a batch collapses: cells far beyond it become arrows at the edge."""
-    mean, line, margin, sign = reference_mean(result), margin_line(result), margin_in_metric(result), direction(result)
-    if mean is None or line is None or not margin:
-        return
-    edge = line - sign * 4 * margin
-    placed = [(cell, bounds) for cell in sorted_cells(result) if (bounds := interval(result, cell))]
-    far = [(cell, bounds[1]) for cell, bounds in placed if sign * (bounds[1] - edge) < 0]
-    near = [end for _, bounds in placed for end in bounds if sign * (end - edge) >= 0]
-    ends = [units.factor * end for end in [mean, line, *near, *([edge] if far else [])]]
-    room = 0.06 * (max(ends) - min(ends))
-    axes.set_ylim(min(ends) - room, max(ends) + room)
-    for cell, centre in far:
-        colour = SERIES[optimizers(result).index(cell["optimizer"]) % len(SERIES)]
-        _mark_beyond(axes, cell, units.value(centre), edge * units.factor, sign, colour)
-
-
-def _mark_beyond(axes: Axes, cell: Cell, text: str, edge: float, sign: int, colour: str) -> None:
-    style: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": 9}
-    axes.plot(cell["batch_size"], edge, marker="v" if sign > 0 else "^", color=colour, ms=8, clip_on=False, zorder=5)
-    axes.annotate(text, (cell["batch_size"], edge), (0, 12 * sign), **style)
 
 
 def _pairs(curve: Cell) -> list[tuple[float, float]]:
