@@ -1,9 +1,8 @@
-"""What all layer-wise optimizers share: options per group, checks before any change, the GSNR scale, the step loop."""
+"""What all layer-wise optimizers share: options per group, checks before any change, the GSNR scale, the step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -11,35 +10,21 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
+from vrgd_ray.optim.blocks import BatchScale, Block, batches, blocks, plain
 from vrgd_ray.optim.checks import checked_gradient, checked_variance, consume, validate_options
 from vrgd_ray.optim.gsnr import apply_control, gsnr_scale
-
-Group = dict[str, Any]
-State = dict[str, Any]
-
-
-@dataclass(slots=True)
-class Layer:
-    """One parameter tensor that takes part in a step, with everything the step reads and writes."""
-
-    param: Tensor
-    grad: Tensor
-    """Mean gradient over the groups."""
-    variance: Tensor | None
-    """Population variance of the gradient over the groups; None where the scale is off."""
-    state: State
-    index: int
-    """Place of the parameter among all parameters of the optimizer."""
+from vrgd_ray.optim.layer import Group, Layer, State, scaled
 
 
 class LayerOptimizer(torch.optim.Optimizer):
     """Optimizer that treats one parameter tensor ("layer") as a unit; subclasses add the update rule.
 
     Groups with bounds (1, 1), or without bounds, receive the mean gradient itself and never read a variance.
+    A rule is written twice: `_update` for one layer, the definition, and `_update_block` for pieces of layers.
     """
 
-    always_float32 = False
-    """Whether half-precision parameters have float32 state even where the scale is off."""
+    layerwise = False
+    """Whether the rule needs norms of whole layers: its blocks share one buffer as large as the batch."""
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
@@ -88,40 +73,63 @@ class LayerOptimizer(torch.optim.Optimizer):
 
     def _step_group(self, group: Group, layers: list[Layer]) -> None:
         group["gsnr_step"] = group.get("gsnr_step", 0) + 1
+        wide = scaled(group) or self.layerwise
+        loop = group["foreach"] is False or group.get("gsnr_control") is not None
+        fast = []
         for layer in layers:
-            dtype = self._dtype(group, layer.param)
-            param = layer.param.to(dtype)
-            self._prepare(group, param, layer.state)
-            self._update(group, param, self._gradient(group, layer).to(dtype), layer.state)
-            if param is not layer.param:
-                layer.param.copy_(param)
+            self._prepare(group, layer, layer.dtype(wide=wide))
+            if not loop and plain(layer):
+                fast.append(layer)
+            else:
+                self._step_layer(group, layer, layer.dtype(wide=wide))
+        for batch in batches(fast):
+            self._step_batch(group, batch)
 
-    def _dtype(self, group: Group, param: Tensor) -> torch.dtype:
-        """Type of the state and of the arithmetic."""
-        low = param.dtype in (torch.bfloat16, torch.float16)
-        return torch.float32 if low and (scaled(group) or self.always_float32) else param.dtype
+    def _step_layer(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:
+        param = layer.param.to(dtype)
+        self._update(group, param, self._gradient(group, layer).to(dtype), layer.state)
+        if param is not layer.param:
+            layer.param.copy_(param)
 
     def _gradient(self, group: Group, layer: Layer) -> Tensor:
         """Mean gradient times the scale; the mean gradient itself where the scale is off."""
         if layer.variance is None:
             return layer.grad
         scale = gsnr_scale(layer.grad, layer.variance, group["gsnr_bounds"])
-        key = (group["gsnr_seed"], group["gsnr_step"], layer.index)
-        return self._weight(group, apply_control(scale, group["gsnr_control"], key), layer.state) * layer.grad
+        scale = apply_control(scale, group["gsnr_control"], (group["gsnr_seed"], group["gsnr_step"], layer.index))
+        return self._weight(group, scale, layer) * layer.grad
 
-    def _prepare(self, group: Group, param: Tensor, state: State) -> None:
+    def _step_batch(self, group: Group, batch: list[Layer]) -> None:
+        parts = blocks(batch)
+        size = sum(block.size for block in parts) if self.layerwise else parts[0].size
+        buffer = torch.empty(size, dtype=batch[0].param.dtype, device=batch[0].param.device)
+        scale = BatchScale(batch, group["gsnr_bounds"], buffer) if batch[0].variance is not None else None
+        for block in parts:
+            gradient = buffer[block.start :][: block.size] if self.layerwise else buffer[: block.size]
+            mean = block.joined([layer.grad for layer in batch])
+            if scale is not None:
+                weight = self._weight_block(group, block, scale.write(block, mean, gradient))
+                torch.mul(weight, mean, out=gradient)
+            self._update_block(group, block, mean if scale is None else gradient, gradient)
+        self._finish(group, Block(batch, 0, size), buffer)
+
+    def _prepare(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:
         """Create the state of a layer that is new."""
 
-    def _weight(self, group: Group, scale: Tensor, state: State) -> Tensor:
+    def _weight(self, group: Group, scale: Tensor, layer: Layer) -> Tensor:
         """What multiplies the mean gradient: the scale, or its running mean."""
+        return scale
+
+    def _weight_block(self, group: Group, block: Block, scale: Tensor) -> Tensor:
         return scale
 
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         """Apply the base rule to one layer."""
         raise NotImplementedError
 
+    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
+        """Apply the base rule to a block; a rule that needs norms writes its direction to `out`, maybe `gradient`."""
+        raise NotImplementedError
 
-def scaled(group: Group) -> bool:
-    """Whether the GSNR scale is on for the group."""
-    lower, upper = group.get("gsnr_bounds", (1.0, 1.0))
-    return not lower == upper == 1.0
+    def _finish(self, group: Group, whole: Block, direction: Tensor) -> None:
+        """Apply what needs norms of whole layers, once their blocks are done."""

@@ -7,8 +7,10 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from vrgd_ray.optim.adam import AdamLike
-from vrgd_ray.optim.base import Group, State
-from vrgd_ray.optim.rules import adam_rule
+from vrgd_ray.optim.blocks import Block
+from vrgd_ray.optim.layer import Group, State
+from vrgd_ray.optim.rules import adam_block_rule, adam_rule
+from vrgd_ray.optim.trust import norms, trust_ratio
 
 
 class LAMB(AdamLike):
@@ -34,7 +36,7 @@ class LAMB(AdamLike):
         ConfigError: an option is out of its range.
     """
 
-    always_float32 = True
+    layerwise = True
 
     def __init__(
         self,
@@ -51,17 +53,23 @@ class LAMB(AdamLike):
         defaults = {name: value for name, value in locals().items() if name not in ("self", "params", "__class__")}
         super().__init__(params, defaults)
 
+    # Adam with lr = -1 adds its direction to whatever it is given: here to weight_decay*theta.
+
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
-        # Adam with lr = -1 adds its direction to whatever it is given: here to weight_decay*theta.
         direction = param * group["weight_decay"]
         adam_rule(group, direction, gradient, state, decoupled=False, lr=-1.0, weight_decay=0.0)
-        norms = torch.linalg.vector_norm(param), torch.linalg.vector_norm(direction)
-        trust = trust_ratio(group, norms[0], norms[1], norms[1])
-        param.sub_(direction.mul_(trust * group["lr"]))
+        weights, length = torch.linalg.vector_norm(param), torch.linalg.vector_norm(direction)
+        param.sub_(direction.mul_(trust_ratio(group, weights, length, length) * group["lr"]))
 
+    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
+        params = block.joined([layer.param for layer in block.layers])
+        direction = params * group["weight_decay"]
+        adam_block_rule(group, block, block.split(direction), gradient, decoupled=False, lr=-1.0, weight_decay=0.0)
+        out.copy_(direction)
 
-def trust_ratio(group: Group, weights: Tensor, update: Tensor, denominator: Tensor) -> Tensor:
-    """weights / denominator, but 1 where a layer has no weights or no update, or where the group opted out."""
-    if not group["trust_ratio"]:
-        return torch.ones_like(weights)
-    return torch.where((weights > 0) & (update > 0), weights / denominator, 1.0)
+    def _finish(self, group: Group, whole: Block, direction: Tensor) -> None:
+        super()._finish(group, whole, direction)
+        params = whole.pieces([layer.param for layer in whole.layers])
+        weights, length = norms(params), norms(whole.split(direction))
+        direction.mul_(whole.spread(trust_ratio(group, weights, length, length) * group["lr"]))
+        torch._foreach_sub_(params, whole.split(direction))

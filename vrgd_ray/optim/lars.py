@@ -6,9 +6,11 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from vrgd_ray.optim.base import Group, LayerOptimizer, State
-from vrgd_ray.optim.lamb import trust_ratio as ratio_of
-from vrgd_ray.optim.rules import sgd_rule
+from vrgd_ray.optim.base import LayerOptimizer
+from vrgd_ray.optim.blocks import Block
+from vrgd_ray.optim.layer import Group, State
+from vrgd_ray.optim.rules import sgd_block_rule, sgd_rule
+from vrgd_ray.optim.trust import norms, trust_ratio
 
 
 class LARS(LayerOptimizer):
@@ -39,7 +41,7 @@ class LARS(LayerOptimizer):
         ConfigError: an option is out of its range.
     """
 
-    always_float32 = True
+    layerwise = True
 
     def __init__(
         self,
@@ -61,8 +63,21 @@ class LARS(LayerOptimizer):
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         if group["maximize"]:
             gradient = -gradient
-        weights, length = torch.linalg.vector_norm(param), torch.linalg.vector_norm(gradient)
-        decay = group["weight_decay"]
-        ratio = ratio_of(group, weights, length, (length + decay * weights + group["eps"]) / group["trust_coefficient"])
-        direction = gradient.add(param, alpha=decay).mul_(ratio)
+        ratio = _ratio(group, torch.linalg.vector_norm(param), torch.linalg.vector_norm(gradient))
+        direction = gradient.add(param, alpha=group["weight_decay"]).mul_(ratio)
         sgd_rule(group, param, direction, state, weight_decay=0.0, maximize=False)
+
+    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
+        if gradient is not out or group["maximize"]:
+            torch.mul(gradient, -1.0 if group["maximize"] else 1.0, out=out)
+
+    def _finish(self, group: Group, whole: Block, direction: Tensor) -> None:
+        params = [layer.param for layer in whole.layers]
+        ratio = _ratio(group, norms(whole.pieces(params)), norms(whole.split(direction)))
+        direction.add_(whole.joined(params), alpha=group["weight_decay"]).mul_(whole.spread(ratio))
+        sgd_block_rule(group, whole, direction, weight_decay=0.0, maximize=False)
+
+
+def _ratio(group: Group, weights: Tensor, update: Tensor) -> Tensor:
+    denominator = (update + group["weight_decay"] * weights + group["eps"]) / group["trust_coefficient"]
+    return trust_ratio(group, weights, update, denominator)

@@ -1,4 +1,4 @@
-"""The update rules of torch's SGD and Adam on one layer, called so that the arithmetic is torch's own to the bit."""
+"""The rules of SGD and Adam: on one layer in torch's plain arithmetic, to the bit; on blocks by its fused kernels."""
 
 from __future__ import annotations
 
@@ -9,72 +9,75 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-Group = dict[str, Any]
-State = dict[str, Any]
-
-
-def prepare_adam(group: Group, param: Tensor, state: State, *, smooth: bool) -> None:
-    """Create step count, momenta and, with `smooth`, the running mean of the scale.
-
-    The running mean starts from ones, "no scale so far"; its first weight is 1 in a new layer, which forgets them.
-    """
-    if "step" not in state:
-        state["step"] = torch.tensor(0.0)
-        state["exp_avg"] = torch.zeros_like(param)
-        state["exp_avg_sq"] = torch.zeros_like(param)
-    if smooth and "scale_avg" not in state:
-        state["scale_avg"] = torch.ones_like(param)
-
-
-def smooth_scale(group: Group, scale: Tensor, state: State) -> Tensor:
-    """Move the bias-corrected running mean of the scale, p^ = p / (1 - b3^t), one step on and return it.
-
-    p = b3*p + (1-b3)*s with p^ stored in place of p is p^ += (1-b3) / (1-b3^t) * (s - p^).
-    """
-    beta3, step = group["betas"][2], state["step"].item() + 1
-    average: Tensor = state["scale_avg"]
-    return average.lerp_(scale.to(average.dtype), (1.0 - beta3) / (1.0 - beta3**step))
-
-
-def adam_rule(group: Group, param: Tensor, gradient: Tensor, state: State, *, decoupled: bool, **changes: Any) -> None:
-    """Apply Adam, or AdamW if decoupled, as `torch.optim.AdamW(foreach=False)` does."""
-    options = {**group, **changes}
-    adam(
-        [param],
-        [gradient],
-        [state["exp_avg"]],
-        [state["exp_avg_sq"]],
-        [],
-        [state["step"]],
-        foreach=False,
-        fused=False,
-        amsgrad=False,
-        beta1=options["betas"][0],
-        beta2=options["betas"][1],
-        lr=options["lr"],
-        weight_decay=options["weight_decay"],
-        eps=options["eps"],
-        maximize=options["maximize"],
-        decoupled_weight_decay=decoupled,
-    )
+from vrgd_ray.optim.blocks import Block
+from vrgd_ray.optim.layer import Group, State
 
 
 def sgd_rule(group: Group, param: Tensor, gradient: Tensor, state: State, **changes: Any) -> None:
-    """Apply SGD with momentum, as `torch.optim.SGD(foreach=False)` does."""
-    options = {**group, **changes}
+    """Apply SGD with momentum to a layer, as `torch.optim.SGD(foreach=False)` does; `changes` override the group."""
     buffers = [state.get("momentum_buffer")]
-    sgd(
-        [param],
-        [gradient],
-        buffers,
-        foreach=False,
-        fused=False,
-        weight_decay=options["weight_decay"],
-        momentum=options["momentum"],
-        lr=options["lr"],
-        dampening=0.0,
-        nesterov=options["nesterov"],
-        maximize=options["maximize"],
-    )
+    options = _sgd_options({**group, **changes})
+    sgd([param], [gradient], buffers, foreach=False, fused=False, **options)
     if buffers[0] is not None:
         state["momentum_buffer"] = buffers[0]
+
+
+def sgd_block_rule(group: Group, block: Block, gradient: Tensor, **changes: Any) -> None:
+    """Apply SGD with momentum to a block."""
+    options = _sgd_options({**group, **changes})
+    # A buffer of zeros makes the first step like any other: 0*momentum + d.
+    buffers = [_buffer(layer.state, layer.param) for layer in block.layers] if options["momentum"] else []
+    torch._fused_sgd_(
+        block.pieces([layer.param for layer in block.layers]),
+        block.split(gradient),
+        block.pieces(buffers) if buffers else [],
+        is_first_step=False,
+        **options,
+    )
+
+
+def _buffer(state: State, param: Tensor) -> Tensor:
+    if state.get("momentum_buffer") is None:
+        state["momentum_buffer"] = torch.zeros_like(param)
+    buffer: Tensor = state["momentum_buffer"]
+    return buffer
+
+
+def _sgd_options(group: Group) -> dict[str, Any]:
+    names = ("weight_decay", "momentum", "nesterov", "maximize")
+    return {"lr": float(group["lr"]), "dampening": 0.0, **{name: group[name] for name in names}}
+
+
+def adam_rule(group: Group, param: Tensor, gradient: Tensor, state: State, *, decoupled: bool, **changes: Any) -> None:
+    """Apply Adam, or AdamW if decoupled, to a layer, as `torch.optim.Adam(foreach=False)` does."""
+    momenta = [state["exp_avg"]], [state["exp_avg_sq"]], [], [state["step"]]  # type: ignore[var-annotated]
+    options = _adam_options({**group, **changes})
+    adam([param], [gradient], *momenta, foreach=False, fused=False, decoupled_weight_decay=decoupled, **options)
+
+
+def adam_block_rule(
+    group: Group, block: Block, params: list[Tensor], gradient: Tensor, *, decoupled: bool, **changes: Any
+) -> None:
+    """Apply Adam, or AdamW if decoupled, to a block; `count_step` comes after the last block of a layer."""
+    step = torch.tensor(float(block.layers[0].step), device=gradient.device)
+    (torch._fused_adamw_ if decoupled else torch._fused_adam_)(
+        params,
+        block.split(gradient),
+        block.pieces([layer.state["exp_avg"] for layer in block.layers]),
+        block.pieces([layer.state["exp_avg_sq"] for layer in block.layers]),
+        [],
+        [step] * len(params),
+        **_adam_options({**group, **changes}),
+    )
+
+
+def count_step(block: Block) -> None:
+    """Advance the step count of every layer of the block."""
+    # A tensor as summand: adding a number costs four times as much.
+    torch._foreach_add_([layer.state["step"] for layer in block.layers], torch.tensor(1.0))
+
+
+def _adam_options(group: Group) -> dict[str, Any]:
+    beta1, beta2 = group["betas"][:2]
+    names = ("weight_decay", "eps", "maximize")
+    return {"lr": float(group["lr"]), "beta1": beta1, "beta2": beta2, "amsgrad": False} | {n: group[n] for n in names}

@@ -8,8 +8,10 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from vrgd_ray.config import require
-from vrgd_ray.optim.base import Group, LayerOptimizer, State
-from vrgd_ray.optim.rules import sgd_rule
+from vrgd_ray.optim.base import LayerOptimizer
+from vrgd_ray.optim.blocks import Block
+from vrgd_ray.optim.layer import Group, State
+from vrgd_ray.optim.rules import sgd_block_rule, sgd_rule
 
 
 class VRSGD(LayerOptimizer):
@@ -58,3 +60,6 @@ class VRSGD(LayerOptimizer):
 
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         sgd_rule(group, param, gradient, state)
+
+    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
+        sgd_block_rule(group, block, gradient)
