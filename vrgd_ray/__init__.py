@@ -1,0 +1,34 @@
+"""Variance-reduced gradient descent on Ray: the largest batch without accuracy loss, on any number of machines.
+
+The public names load on first use, so that `--help` and argument errors need not wait for torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vrgd_ray.config import ConfigError, GsnrBounds, Recipe
+    from vrgd_ray.data import TensorData
+    from vrgd_ray.gradients import GradientMoments, NoiseScale
+    from vrgd_ray.pipeline import Pipeline
+
+__version__ = "0.1.0"
+__all__ = ["ConfigError", "GradientMoments", "GsnrBounds", "NoiseScale", "Pipeline", "Recipe", "TensorData"]
+
+_HOME = {
+    "ConfigError": "vrgd_ray.config",
+    "GradientMoments": "vrgd_ray.gradients",
+    "GsnrBounds": "vrgd_ray.config",
+    "NoiseScale": "vrgd_ray.gradients",
+    "Pipeline": "vrgd_ray.pipeline",
+    "Recipe": "vrgd_ray.config",
+    "TensorData": "vrgd_ray.data",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'vrgd_ray' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
-
-MIN_GROUPS_WITHOUT_WARNING = 8
 
 
 class ConfigError(ValueError):
@@ -52,7 +51,7 @@ class GsnrBounds:
         """True where the bounds switch the scale off altogether."""
         return self.lower == self.upper == 1.0
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[float]:
         return iter((self.lower, self.upper))
 
 
@@ -69,7 +68,7 @@ class Recipe:
     epochs: float = 1.0
     """Length of the run in passes over the training data; fixes the samples seen, whatever the batch."""
     num_groups: int = 8
-    """Groups the global batch is cut into (k); their gradients give mean and variance."""
+    """Groups the global batch is cut into (k >= 2); their gradients give mean and variance."""
     weight_decay: float = 0.0
     """Weight decay, in the optimizer's own convention (decoupled for AdamW, LAMB)."""
     momentum: float = 0.9
@@ -104,7 +103,7 @@ class Recipe:
 
     def _check_counts(self) -> None:
         _check_number("epochs", self.epochs, 0.0, exclusive=True)
-        for name, lowest in (("batch_size", 1), ("num_groups", 1), ("seed", 0)):
+        for name, lowest in (("batch_size", 1), ("num_groups", 2), ("seed", 0)):
             value = getattr(self, name)
             require(
                 isinstance(value, int) and not isinstance(value, bool) and value >= lowest,

@@ -1,0 +1,18 @@
+"""SGD with momentum and its VR twin: learning rate, schedule, weight decay, GSNR bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from search_spaces.common import suggest_gsnr, suggest_learning_rate, suggest_schedule, suggest_weight_decay
+from vrgd_ray.search.space import SpaceContext, Suggester
+
+
+def suggest(trial: Suggester, context: SpaceContext) -> dict[str, Any]:
+    """One trial's values of recipe fields."""
+    return {
+        "lr": suggest_learning_rate(trial, context),
+        "weight_decay": suggest_weight_decay(trial, context, 1e-6, 1e-3),
+        **suggest_schedule(trial),
+        **suggest_gsnr(trial, context, momentum=False),
+    }

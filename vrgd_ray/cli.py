@@ -1,0 +1,111 @@
+"""What the entry points share: help that teaches, errors in one sentence with exit status 2."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vrgd_ray.tracking.tracker import Tracker
+
+EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 130
+
+
+def run(
+    main: Callable[[argparse.Namespace], int], parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> int:
+    """Parse the arguments and run `main`; a ConfigError becomes one sentence and exit status 2."""
+    from vrgd_ray.config import ConfigError
+
+    parsed = parser.parse_args(arguments)
+    try:
+        return main(parsed)
+    except ConfigError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+
+
+def comma_list(text: str) -> list[str]:
+    """ "a,b,c" as a list; blanks around the items do not count."""
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def comma_integers(text: str) -> list[int]:
+    """ "32,64" as whole numbers."""
+    try:
+        return [int(item) for item in comma_list(text)]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} must be whole numbers separated by commas") from None
+
+
+def pipeline_arguments(settings: Sequence[str]) -> dict[str, Any]:
+    """ "key=value" items as constructor arguments; values are read as YAML, so numbers and true/false work.
+
+    Raises:
+        ConfigError: an item is not key=value.
+    """
+    import yaml
+
+    from vrgd_ray.config import require
+
+    arguments = {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        require(bool(key and equals), f"--pipeline-args {setting!r} must be key=value.")
+        arguments[key] = yaml.safe_load(text)
+    return arguments
+
+
+def fixed_values(settings: Sequence[str]) -> dict[str, Any]:
+    """`--set name=value` items as recipe fields.
+
+    Raises:
+        ConfigError: an item is not name=value, or gives a range or a list where one value is needed.
+    """
+    from vrgd_ray.config import require
+    from vrgd_ray.search.space import parse_overrides
+
+    values = {}
+    for name, override in parse_overrides(settings, every_field=True).items():
+        require(len(override.choices) == 1, f"--set {name} takes one value here, not a range or a list.")
+        values[name] = override.choices[0]
+    return values
+
+
+def create_tracker(tracking_uri: str | None, experiment: str, output: Path) -> Tracker:
+    """MLflow at the URI, by default in a database inside the output folder; "none" for no tracking."""
+    from vrgd_ray.tracking.mlflow import MlflowTracker
+    from vrgd_ray.tracking.null import NullTracker
+
+    if tracking_uri is not None and tracking_uri.lower() == "none":
+        return NullTracker()
+    if tracking_uri is None:
+        output.mkdir(parents=True, exist_ok=True)
+        tracking_uri = f"sqlite:///{(output / 'mlflow.db').resolve()}"
+    return MlflowTracker(tracking_uri, experiment)
+
+
+def run_storage(storage: str | None, folder: Path) -> str:
+    """Where Ray keeps this run's files: below the storage's folder or URI, by default inside the run's own folder."""
+    if storage is None:
+        return str((folder / "ray").resolve())
+    base = storage if "://" in storage else str(Path(storage).resolve())
+    return f"{base.rstrip('/')}/{folder.name}"
+
+
+def command_line(command: str) -> str:
+    """The command as the user could type it again."""
+    return shlex.join(["python", "-m", f"vrgd_ray.{command}", *_typed_arguments()])
+
+
+def _typed_arguments() -> list[str]:
+    typed = sys.argv[1:]
+    return typed[1:] if Path(sys.argv[0]).name.startswith("vrgd") and typed else typed

@@ -1,0 +1,77 @@
+"""The search's own record on disk: the plan, then one line per finished job. What `--resume` goes by."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from typing import Any
+
+from vrgd_ray.config import require
+from vrgd_ray.limit.criterion import Verdict
+from vrgd_ray.search.job import Cell, Job
+from vrgd_ray.training.result import TrainingResult
+
+
+class Ledger:
+    """Append-only JSON lines; a line cut short by a kill is dropped when read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def open(self, plan: dict[str, Any]) -> dict[str, tuple[Job, TrainingResult]]:
+        """Begin a ledger, or read back the jobs of the same plan.
+
+        Raises:
+            ConfigError: the ledger holds another plan; the message names what differs.
+        """
+        lines = self._read()
+        if not lines:
+            self._append({"search_id": uuid.uuid4().hex, "plan": plan})
+            return {}
+        saved, own = lines[0]["plan"], json.loads(json.dumps(plan))
+        differing = [name for name in own if own[name] != saved.get(name)]
+        require(
+            not differing,
+            f"cannot resume: {', '.join(differing)} differ from the search in {self.path.parent}; "
+            "repeat its command, or choose another --name.",
+        )
+        pairs = [(Job.from_dict(line["job"]), TrainingResult.from_dict(line["result"])) for line in lines[1:]]
+        return {job.key: (job, result) for job, result in pairs}
+
+    @property
+    def search_id(self) -> str:
+        """Drawn when the ledger was begun; the same for every start of one search."""
+        return str(self._read()[0]["search_id"])
+
+    def saved_plan(self) -> dict[str, Any]:
+        """The plan the ledger was begun with; empty where there is none."""
+        lines = self._read()
+        return dict(lines[0]["plan"]) if lines else {}
+
+    def job_started(self, job: Job) -> None:
+        """Nothing to keep: an unfinished job is repeated."""
+
+    def job_finished(self, job: Job, result: TrainingResult, *, replayed: bool) -> None:
+        """Append the result."""
+        if not replayed:
+            self._append({"job": job.to_dict(), "result": result.to_dict()})
+
+    def cell_decided(self, cell: Cell, verdict: Verdict, *, control: bool) -> None:
+        """Nothing to keep: verdicts follow from the results."""
+
+    def _append(self, line: dict[str, Any]) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _read(self) -> list[dict[str, Any]]:
+        if not self.path.exists():
+            return []
+        text = self.path.read_text()
+        complete, _, rest = text.rpartition("\n")
+        if rest:
+            self.path.write_text(complete + "\n" if complete else "")
+        return [json.loads(line) for line in complete.splitlines()]

@@ -1,0 +1,195 @@
+"""What a search found, as the plain dict that `result.json` holds (fields: docs/result.md)."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from vrgd_ray.config import Recipe
+from vrgd_ray.limit.arm import Arm
+from vrgd_ray.limit.contest import Contest
+from vrgd_ray.limit.criterion import smallest_detectable_margin
+from vrgd_ray.limit.finder import Finder
+from vrgd_ray.search.job import Cell
+from vrgd_ray.training.loop import count_steps
+
+SCHEMA_VERSION = 1
+
+
+def build_outcome(finder: Finder, *, name: str, command: str, train_command: str, seconds: float) -> dict[str, Any]:
+    """Everything known of the search so far; complete where it has finished, honest where it was cut short."""
+    plan = finder.plan
+    largest = _largest(finder)
+    recommended = largest["recipe"] if largest else (finder.reference.recipe.to_dict() if finder.reference else None)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "name": name,
+        "status": _status(finder),
+        "reason": finder.failure or finder.stop_reason,
+        "command": command,
+        "pipeline": plan.pipeline,
+        "pipeline_args": plan.pipeline_args,
+        "metric": finder.pipeline.metric,
+        "mode": finder.pipeline.mode,
+        "margin": plan.criterion.margin,
+        "relative_margin": plan.criterion.relative,
+        "alpha": plan.criterion.alpha,
+        "level_per_look": finder.cell_criterion.level,
+        "paired": finder.cell_criterion.paired,
+        "looks": list(plan.criterion.looks),
+        "optimizers": list(plan.optimizers),
+        "batch_sizes": list(plan.batch_sizes),
+        "reference": _reference(finder),
+        "control": _control(finder.control),
+        "cells": [_cell(finder, cell) for cell in plan.cells()],
+        "largest": largest,
+        "recommended": {"recipe": recommended, "command": train_command} if recommended else None,
+        "power": _power(finder),
+        "cost": _cost(finder, seconds),
+        "curves": _curves(finder),
+        "versions": _versions(),
+    }
+
+
+def _status(finder: Finder) -> str:
+    if finder.failure:
+        return "failed"
+    if finder.stop_reason:
+        return "stopped"
+    return "finished" if finder.done else "interrupted"
+
+
+def _largest(finder: Finder) -> dict[str, Any] | None:
+    """The largest batch any optimizer may claim; the better metric decides between equals."""
+    claims = [Cell(ladder.largest, o) for o, ladder in finder.ladders.items() if ladder.largest is not None]
+    if not claims:
+        return None
+
+    def rank(cell: Cell) -> tuple[int, float]:
+        contest = finder.runs[cell].contest
+        comparison = contest.comparison if contest else None
+        return cell.batch_size, comparison.difference if comparison else 0.0
+
+    cell = max(claims, key=rank)
+    contest = finder.runs[cell].contest
+    recipe = contest.arm.recipe.to_dict() if contest else None
+    return {"batch_size": cell.batch_size, "optimizer": cell.optimizer, "recipe": recipe}
+
+
+def _reference(finder: Finder) -> dict[str, Any]:
+    cell = finder.plan.reference_cell
+    facts = {
+        "batch_size": cell.batch_size,
+        "optimizer": cell.optimizer,
+        "trials": len(finder.reference_tuning.study.results),
+    }
+    return facts | _arm_facts(finder, finder.reference, finder.plan.reference)
+
+
+def _control(control: Contest | None) -> dict[str, Any]:
+    values = _values(control.arm) if control else []
+    return {"values": values, **_comparison(control), "verdict": _verdict(control)}
+
+
+def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
+    run = finder.runs.get(cell)
+    contest = run.contest if run else None
+    study = run.tuning.study if run else None
+    recipe = finder.plan.reference.with_values(batch_size=cell.batch_size, optimizer=cell.optimizer)
+    return {
+        "batch_size": cell.batch_size,
+        "optimizer": cell.optimizer,
+        "num_groups": contest.arm.recipe.num_groups if contest else recipe.num_groups,
+        "trials": len(study.results) if study else 0,
+        "diverged": study.diverged if study else 0,
+        **_arm_facts(finder, contest.arm if contest else None, recipe),
+        **_comparison(contest),
+        "verdict": (run.verdict if run else None) or "not tested",
+        "claim": finder.ladders[cell.optimizer].claim(cell.batch_size),
+        "reason": run.reason if run else None,
+    }
+
+
+def _arm_facts(finder: Finder, arm: Arm | None, fallback: Recipe) -> dict[str, Any]:
+    values = _values(arm)
+    results = [r for r in arm.results.values() if not r.diverged] if arm else []
+    return {
+        "seeds": [arm.seed_of(index) for index in sorted(arm.results)] if arm else [],
+        "values": values,
+        "mean": statistics.fmean(values) if values else None,
+        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "steps": count_steps(arm.recipe if arm else fallback, finder.plan.num_train_samples),
+        "samples_per_second": _median([r.samples / r.seconds for r in results if r.seconds > 0]),
+        "noise_scale": _median([r.noise_scale for r in results if r.noise_scale is not None]),
+        "recipe": arm.recipe.to_dict() if arm else None,
+    }
+
+
+def _values(arm: Arm | None) -> list[float]:
+    """Metrics by seed number, without seeds that diverged."""
+    if arm is None:
+        return []
+    return [arm.results[i].metrics[arm.metric] for i in sorted(arm.results) if not arm.results[i].diverged]
+
+
+def _comparison(contest: Contest | None) -> dict[str, Any]:
+    comparison = contest.comparison if contest else None
+    names = ("difference", "lower", "upper", "degenerate")
+    return {name: getattr(comparison, name) if comparison else None for name in names}
+
+
+def _verdict(contest: Contest | None) -> str:
+    return (contest.verdict if contest else None) or "not tested"
+
+
+def _power(finder: Finder) -> dict[str, Any] | None:
+    """Spread over the reference's seeds, and the smallest margin either look would accept with 80 % power."""
+    values = _values(finder.reference)
+    if len(values) < 2:
+        return None
+    std, level = statistics.stdev(values), finder.cell_criterion.level
+    detectable = {f"detectable_{n}": std * smallest_detectable_margin(n, level) for n in finder.plan.criterion.looks}
+    return {"seed_std": std, **detectable}
+
+
+def _cost(finder: Finder, seconds: float) -> dict[str, Any]:
+    results = [result for _, result in finder.finished.values()]
+    return {
+        "samples": sum(result.samples for result in results),
+        "seconds": seconds,
+        "trials": len(results),
+        "training_seconds": sum(result.seconds for result in results),
+    }
+
+
+def _curves(finder: Finder) -> list[dict[str, Any]]:
+    contests = [run.contest for run in finder.runs.values() if run.contest is not None]
+    arms = ([finder.reference] if finder.reference else []) + [contest.arm for contest in contests]
+    return [curve for arm in arms if (curve := _curve(arm)) is not None]
+
+
+def _curve(arm: Arm) -> dict[str, Any] | None:
+    """Validation metric against samples seen, averaged over the seeds."""
+    curves = [r.curve for r in arm.results.values() if not r.diverged and r.curve]
+    if not curves:
+        return None
+    means = [statistics.fmean(p.metrics[arm.metric] for p in points) for points in zip(*curves, strict=False)]
+    samples = [point.samples for point in curves[0]][: len(means)]
+    return {
+        "batch_size": arm.cell.batch_size,
+        "optimizer": arm.cell.optimizer,
+        "samples": samples,
+        "values": means,
+    }
+
+
+def _versions() -> dict[str, str]:
+    names = ("vrgd-ray", "torch", "ray", "optuna", "mlflow", "numpy")
+    return {"python": platform.python_version(), **{name: version(name) for name in names}}
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return statistics.median(values) if values else None

@@ -1,0 +1,119 @@
+"""One search from start to files: ledger, tracking, the Ray Tune run, and what is written at the end."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import yaml
+
+from vrgd_ray.limit.finder import Finder
+from vrgd_ray.limit.folder import RunFolder
+from vrgd_ray.limit.listener import Listener
+from vrgd_ray.limit.outcome import build_outcome
+from vrgd_ray.limit.plan import SearchPlan
+from vrgd_ray.limit.tracking_listener import TrackingListener
+from vrgd_ray.pipeline import Pipeline, PipelineSource
+from vrgd_ray.report import render_html
+from vrgd_ray.search.study import TrialResources, run_search
+from vrgd_ray.tracking.tracker import Status, Tracker
+
+_STATUS: dict[str, Status] = {
+    "finished": "FINISHED",
+    "stopped": "FINISHED",
+    "interrupted": "KILLED",
+    "failed": "FAILED",
+}
+
+
+class Display(Listener, AbstractContextManager["Display"], Protocol):
+    """A listener that shows progress while its context is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSession:
+    """Everything around the finder that is not the finder."""
+
+    plan: SearchPlan
+    """What to search."""
+    pipeline: Pipeline
+    """The workload, loaded in this process."""
+    folder: RunFolder
+    """Where results go."""
+    tracker: Tracker
+    """Where runs are logged."""
+    resources: TrialResources
+    """What each trial gets."""
+    storage: str
+    """Folder or pyarrow URI for Ray's files and checkpoints."""
+    command: str
+    """The user's command line, for the report."""
+    connect: Callable[[], AbstractContextManager[None]]
+    """Opens Ray for the time of the search."""
+    max_seconds: float | None = None
+    """Time after which no further job is started."""
+
+    def run(self, make_display: Callable[[Callable[[], Finder]], Display]) -> dict[str, Any]:
+        """Search, and write `result.json`, `best.yaml` and `report.html` whatever ends it.
+
+        Returns:
+            The result, as in `result.json`.
+
+        Raises:
+            ConfigError: the folder holds another search, or the tracking server cannot be reached.
+        """
+        started = time.monotonic()
+        self.folder.path.mkdir(parents=True, exist_ok=True)
+        recorded = self.folder.ledger.open(self.plan.to_dict())
+        self.tracker.start(name=self.folder.path.name, search_id=self.folder.ledger.search_id, params=self._params())
+        display = make_display(lambda: finder)
+        listeners: list[Listener] = [self.folder.ledger, TrackingListener(self.tracker), display]
+        finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
+        source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
+        try:
+            with display, self.connect():
+                run_search(finder, source, self.resources, storage=self.storage)
+        finally:
+            result = self._write(finder, time.monotonic() - started)
+        return result
+
+    def _write(self, finder: Finder, seconds: float) -> dict[str, Any]:
+        best = self.folder.path / "best.yaml"
+        result = build_outcome(
+            finder,
+            name=self.folder.path.name,
+            command=self.command,
+            train_command=f"python -m vrgd_ray.train --config {best}",
+            seconds=seconds,
+        )
+        files = [self._save("result.json", json.dumps(result, indent=2))]
+        if result["recommended"]:
+            files.append(self._save("best.yaml", self._best(result["recommended"]["recipe"])))
+        files.append(self._save("report.html", render_html(result)))
+        metrics = {name: float(value) for name, value in result["cost"].items()}
+        if result["largest"]:
+            metrics["largest_batch_size"] = float(result["largest"]["batch_size"])
+        self.tracker.finish(_STATUS[result["status"]], metrics=metrics, artifacts=files)
+        return result
+
+    def _save(self, name: str, text: str) -> Path:
+        path = self.folder.path / name
+        path.write_text(text)
+        return path
+
+    def _best(self, recipe: dict[str, Any]) -> str:
+        content = {"pipeline": self.plan.pipeline, "pipeline_args": self.plan.pipeline_args, "recipe": recipe}
+        return yaml.safe_dump(content, sort_keys=False)
+
+    def _params(self) -> dict[str, Any]:
+        plan = self.plan.to_dict()
+        return {name: plan[name] for name in ("pipeline", "optimizers", "batch_sizes", "trials", "seeds", "seed")} | {
+            "margin": self.plan.criterion.margin,
+            "alpha": self.plan.criterion.alpha,
+            "command": self.command,
+        }

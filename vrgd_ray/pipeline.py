@@ -1,0 +1,196 @@
+"""The one contract a user implements: model, data, loss and metric. Loaded by name, checked before anything runs."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+
+from vrgd_ray.config import ConfigError, Recipe, nearest, require
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import nn
+
+Batch = Any
+"""Whatever the data returns and the loss understands: a tensor, or tuples, lists and dicts of tensors."""
+
+
+class Data(Protocol):
+    """Map-style data, indexed by an array of sample numbers: one gather for a whole batch."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, indices: np.ndarray[Any, Any]) -> Batch: ...
+
+
+@runtime_checkable
+class Pipeline(Protocol):
+    """A workload. `pipelines/linear_regression.py` is the shortest example and the template for your own.
+
+    Optional members: `margin` (float, the accuracy loss you accept, in units of the metric) and
+    `search_space` (an object with `suggest(trial, context)`, instead of the one in `search_spaces/`).
+    """
+
+    metric: str
+    """Name of the metric the verdict is about; a key of what `evaluate` returns."""
+    mode: Literal["max", "min"]
+    """Whether a larger or a smaller metric is better."""
+    num_train_samples: int
+    """Samples in `train_data()`."""
+    pairable: bool
+    """True where the same seed gives the same initialisation and order of samples at every batch size."""
+    reference: Recipe
+    """The recipe known to work at a small batch."""
+
+    def build_model(self) -> nn.Module:
+        """Return a freshly initialised model; all randomness comes from torch's global generator."""
+        ...
+
+    def train_data(self) -> Data:
+        """Data the parameters are fitted to."""
+        ...
+
+    def validation_data(self) -> Data:
+        """Data the hyper-parameters are chosen on."""
+        ...
+
+    def test_data(self) -> Data:
+        """Data the verdict is read on; tuning never sees it."""
+        ...
+
+    def loss(self, model: nn.Module, batch: Batch) -> torch.Tensor:
+        """Mean loss over the samples of the batch, a scalar tensor."""
+        ...
+
+    def evaluate(self, model: nn.Module, data: Data) -> dict[str, float]:
+        """Metrics of the model (in eval mode, gradients off) on the data."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineSource:
+    """How another process gets the same pipeline."""
+
+    name: str
+    """Name it loads by."""
+    arguments: tuple[tuple[str, Any], ...] = ()
+    """Constructor arguments, as pairs so that the source can be a cache key."""
+    search_path: str = ""
+    """Folder to import from, besides the installed packages."""
+
+    @classmethod
+    def here(cls, name: str, arguments: Mapping[str, Any]) -> PipelineSource:
+        """The source of a pipeline that loads in this process, from this working directory."""
+        return cls(name=name, arguments=tuple(sorted(arguments.items())), search_path=os.getcwd())
+
+    def open(self) -> Pipeline:
+        """The pipeline, loaded once per process: a reused actor keeps it and its data from trial to trial."""
+        return _open(self)
+
+
+@lru_cache(maxsize=1)
+def _open(source: PipelineSource) -> Pipeline:
+    if source.search_path and source.search_path not in sys.path:
+        sys.path.insert(0, source.search_path)
+    return load_pipeline(source.name, dict(source.arguments))
+
+
+_METHODS = ("build_model", "train_data", "validation_data", "test_data", "loss", "evaluate")
+_VALUES: dict[str, tuple[type, str]] = {
+    "metric": (str, "the name of the metric, a string"),
+    "mode": (str, '"max" or "min"'),
+    "num_train_samples": (int, "a whole number"),
+    "pairable": (bool, "True or False"),
+    "reference": (Recipe, "a vrgd_ray.Recipe"),
+}
+
+
+def load_pipeline(name: str, arguments: Mapping[str, Any] | None = None) -> Pipeline:
+    """Import and construct a pipeline: "pipelines.digits" or "my_package.my_module:MyPipeline".
+
+    Raises:
+        ConfigError: the module, the class, an argument or a member of the protocol is missing or wrong.
+    """
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    module_name, _, class_name = name.partition(":")
+    factory = _find_class(_import(module_name), class_name)
+    pipeline: Pipeline = _construct(factory, dict(arguments or {}))
+    check_members(pipeline, name)
+    return pipeline
+
+
+def check_members(pipeline: Any, name: str) -> None:
+    """Refuse an object that breaks the protocol, naming the member.
+
+    Raises:
+        ConfigError: a member is missing or has the wrong type.
+    """
+    for member in _METHODS:
+        require(callable(getattr(pipeline, member, None)), f"pipeline {name} lacks the method {member}().")
+    for member, (kind, meaning) in _VALUES.items():
+        require(hasattr(pipeline, member), f"pipeline {name} lacks {member}: {meaning}.")
+        value = getattr(pipeline, member)
+        require(isinstance(value, kind), f"pipeline {name}: {member} = {value!r} must be {meaning}.")
+    require(pipeline.mode in ("max", "min"), f'pipeline {name}: mode = {pipeline.mode!r} must be "max" or "min".')
+    require(pipeline.num_train_samples > 0, f"pipeline {name}: num_train_samples must be above 0.")
+
+
+def available_pipelines() -> list[str]:
+    """Names of the pipelines that come with the package."""
+    import pkgutil
+
+    import pipelines
+
+    return [f"pipelines.{module.name}" for module in pkgutil.iter_modules(pipelines.__path__)]
+
+
+def _import(module_name: str) -> Any:
+    try:
+        return import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        require(
+            module_name == missing or module_name.startswith(missing + "."),
+            f"pipeline module {module_name!r} needs the package {missing!r}, which is not installed.",
+        )
+        raise ConfigError(
+            f"no pipeline module {module_name!r}: {nearest(module_name, available_pipelines())}"
+        ) from None
+
+
+def _find_class(module: Any, class_name: str) -> Any:
+    own = {
+        key: value
+        for key, value in vars(module).items()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and hasattr(value, "build_model")
+    }
+    if class_name:
+        found = getattr(module, class_name, None)
+        require(found is not None, f"{module.__name__} has no {class_name!r}: {nearest(class_name, list(own))}")
+        return found
+    require(bool(own), f"module {module.__name__!r} defines no pipeline: no class in it has build_model().")
+    require(
+        len(own) == 1,
+        f"module {module.__name__!r} defines several pipelines; name one, as {module.__name__}:{min(own)}.",
+    )
+    return next(iter(own.values()))
+
+
+def _construct(factory: Any, arguments: dict[str, Any]) -> Any:
+    valid = [p for p in inspect.signature(factory).parameters if p not in ("args", "kwargs")]
+    for key in arguments:
+        require(
+            key in valid, f"unknown pipeline argument {key!r}: {nearest(key, valid) if valid else 'it takes none.'}"
+        )
+    try:
+        return factory(**arguments)
+    except (TypeError, FileNotFoundError) as error:
+        raise ConfigError(f"the pipeline cannot be built: {error}") from error

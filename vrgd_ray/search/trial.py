@@ -1,0 +1,26 @@
+"""One job trained in this process: what a Tune actor runs when a trial has one worker."""
+
+from __future__ import annotations
+
+import torch
+
+from vrgd_ray.config import Recipe
+from vrgd_ray.pipeline import PipelineSource
+from vrgd_ray.training.context import LocalContext
+from vrgd_ray.training.loop import train
+from vrgd_ray.training.result import Split, TrainingResult
+
+
+def run_trial(source: PipelineSource, recipe: Recipe, split: Split, *, use_gpu: bool = False) -> TrainingResult:
+    """Train a recipe in this process; an exception becomes a result that says what broke."""
+    device = torch.device("cuda" if use_gpu else "cpu")
+    try:
+        return train(source.open(), recipe, LocalContext(device=device), split=split)
+    except Exception as error:  # a broken trial is recorded and counts as the worst result; the search goes on
+        return broken_result(error)
+
+
+def broken_result(error: BaseException) -> TrainingResult:
+    """The result of a run that an exception ended."""
+    lines = str(error).strip().splitlines() or [""]
+    return TrainingResult(metrics={}, diverged=True, error=f"{type(error).__name__}: {lines[0][:300]}")

@@ -1,0 +1,1 @@
+"""Experiment tracking: a small protocol, MLflow behind it, and nothing behind it."""

@@ -1,0 +1,29 @@
+"""No tracking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vrgd_ray.tracking.tracker import RunRecord, Status
+
+
+class NullTracker:
+    """Takes everything and keeps nothing."""
+
+    def start(self, *, name: str, search_id: str, params: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def log_run(self, record: RunRecord) -> None:
+        """Nothing."""
+
+    def tag_runs(self, keys: Sequence[str], tags: Mapping[str, str]) -> None:
+        """Nothing."""
+
+    def finish(self, status: Status, *, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
+        """Nothing."""
+
+    def how_to_open(self) -> str:
+        """Nothing to open."""
+        return "Runs are not tracked (--tracking-uri none)."

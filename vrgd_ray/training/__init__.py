@@ -1,0 +1,1 @@
+"""The training loop (plain torch) and its Ray Train backend."""

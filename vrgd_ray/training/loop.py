@@ -1,0 +1,237 @@
+"""The one training loop: plain torch, the same behind every backend."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from vrgd_ray.config import ConfigError, Recipe, require
+from vrgd_ray.gradients import GradientMoments
+from vrgd_ray.optim.registry import create_optimizer, hyperparameters, is_vr
+from vrgd_ray.pipeline import Batch, Data, Pipeline
+from vrgd_ray.schedules import create_schedule
+from vrgd_ray.training.batch_plan import BatchPlan
+from vrgd_ray.training.context import Context
+from vrgd_ray.training.result import Progress, Split, TrainingResult
+from vrgd_ray.training.sampler import SampleStream
+from vrgd_ray.training.seeding import pass_seed, seed_generators
+
+
+def train(
+    pipeline: Pipeline, recipe: Recipe, context: Context, *, split: Split = "validation", evaluations: int = 10
+) -> TrainingResult:
+    """Train the recipe and return its final metrics on the split.
+
+    Args:
+        pipeline: model, data, loss and metric.
+        recipe: everything else that determines the trajectory.
+        context: rank, device, and where progress and checkpoints go.
+        split: data the final metrics are read on; the evaluations on the way always use validation data.
+        evaluations: evaluations on the way, evenly spaced in samples, the last at the end.
+
+    Raises:
+        ConfigError: the recipe does not fit the data or the number of workers.
+    """
+    return TrainingRun(pipeline, recipe, context, evaluations).run(split)
+
+
+def count_steps(recipe: Recipe, num_train_samples: int) -> int:
+    """Optimizer steps of a run: floor(epochs * N / B), the same samples for every batch up to that rounding.
+
+    Raises:
+        ConfigError: the batch exceeds the training set, or not a single step fits.
+    """
+    require(
+        recipe.batch_size <= num_train_samples,
+        f"batch_size = {recipe.batch_size} is above the {num_train_samples} training samples.",
+    )
+    steps = math.floor(recipe.epochs * num_train_samples / recipe.batch_size)
+    require(
+        steps >= 1,
+        f"epochs = {recipe.epochs:g} of {num_train_samples} samples are less than one step of batch_size = "
+        f"{recipe.batch_size}; use more epochs.",
+    )
+    return steps
+
+
+def check_fits(recipe: Recipe, num_train_samples: int, num_workers: int) -> None:
+    """Refuse, before anything starts, a recipe that does not fit the data or the number of workers.
+
+    Raises:
+        ConfigError: naming the value and the nearest that would do.
+    """
+    count_steps(recipe, num_train_samples)
+    create_schedule(recipe.schedule)
+    hyperparameters(recipe.optimizer)
+    BatchPlan(batch_size=recipe.batch_size, num_groups=recipe.num_groups, world_size=num_workers)
+
+
+class TrainingRun:
+    """One run in progress: model, optimizer, position in the sample stream."""
+
+    def __init__(self, pipeline: Pipeline, recipe: Recipe, context: Context, evaluations: int = 10) -> None:
+        self.pipeline, self.recipe, self.context = pipeline, recipe, context
+        self.plan = BatchPlan(
+            batch_size=recipe.batch_size,
+            num_groups=recipe.num_groups,
+            world_size=context.world_size,
+            rank=context.rank,
+        )
+        self.total_steps = count_steps(recipe, pipeline.num_train_samples)
+        self.schedule = create_schedule(recipe.schedule, recipe.warmup_fraction)
+        self.train_data = pipeline.train_data()
+        require(
+            len(self.train_data) == pipeline.num_train_samples,
+            f"the pipeline's num_train_samples = {pipeline.num_train_samples} but train_data() holds "
+            f"{len(self.train_data)} samples.",
+        )
+        self.stream = SampleStream(pipeline.num_train_samples, recipe.seed)
+        self.evaluation_steps = {round((i + 1) * self.total_steps / evaluations) for i in range(evaluations)}
+        self._build()
+        self.step, self.seconds, self.curve = 0, 0.0, list[Progress]()
+        state = context.initial_state()
+        if state is not None:
+            self.load_state_dict(state)
+
+    def _build(self) -> None:
+        seed_generators(self.recipe.seed, self.context.device)
+        self.module = self.pipeline.build_model().to(self.context.device)
+        self.model = _distribute(self.module, self.context)
+        self.moments = GradientMoments(self.model, group_size=self.plan.group_size)
+        options = {name: getattr(self.recipe, name) for name in hyperparameters(self.recipe.optimizer)}
+        self.optimizer = create_optimizer(self.recipe.optimizer, self.module.parameters(), **options)
+
+    def run(self, split: Split = "validation") -> TrainingResult:
+        """Train to the end, or to the first loss that is not finite."""
+        self.module.train()
+        started = time.perf_counter()
+        while self.step < self.total_steps:
+            if not math.isfinite(self.train_step()):
+                return self._result(started, {}, diverged=True)
+            if self.step in self.evaluation_steps:
+                self.seconds += time.perf_counter() - started
+                self._report()
+                started = time.perf_counter()
+        return self._result(started, self._evaluate_split(split))
+
+    def train_step(self) -> float:
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.recipe.lr * self.schedule.factor(self.step, self.total_steps)
+        loss = self._accumulate()
+        if self.recipe.clip_grad_norm is not None:
+            self.moments.clip_grad_norm_(self.recipe.clip_grad_norm)
+        mean_loss = self._mean_over_workers(loss)
+        if math.isfinite(mean_loss):
+            self.optimizer.step()
+        self.step += 1
+        return mean_loss
+
+    def _accumulate(self) -> torch.Tensor:
+        """Run this worker's groups forward and backward; return the sum of their losses."""
+        total = torch.zeros((), device=self.context.device)
+        for group in self.plan.groups:
+            indices = self.stream.indices(*self.plan.positions(self.step, group))
+            batch = to_device(self.train_data[indices], self.context)
+            seed_generators(pass_seed(self.recipe.seed, self.step, group), self.context.device)
+            with self.moments.micro_batch(last=group == self.plan.groups[-1]):
+                loss = self.pipeline.loss(self.model, batch)
+                require(loss.ndim == 0, f"the pipeline's loss() returned the shape {tuple(loss.shape)}, not a scalar.")
+                torch.autograd.backward(loss)
+            total += loss.detach()
+        return total
+
+    def _mean_over_workers(self, loss: torch.Tensor) -> float:
+        # All workers must see the same value, or one would stop at a NaN while the others wait for it.
+        if self.context.world_size > 1:
+            dist.all_reduce(loss)
+        return loss.item() / self.plan.num_groups
+
+    def _report(self) -> None:
+        metrics = self._evaluate(self.pipeline.validation_data())
+        metrics["lr"] = self.optimizer.param_groups[0]["lr"]
+        if is_vr(self.recipe.optimizer):
+            pass
+        progress = Progress(
+            step=self.step, total_steps=self.total_steps, samples=self.step * self.recipe.batch_size, metrics=metrics
+        )
+        self.curve.append(progress)
+        self.context.report(progress, self.state_dict)
+
+    def _evaluate_split(self, split: Split) -> dict[str, float]:
+        if split == "validation" and self.curve and self.curve[-1].step == self.step:
+            return self.curve[-1].metrics
+        return self._evaluate(self.pipeline.test_data() if split == "test" else self.pipeline.validation_data())
+
+    def _evaluate(self, data: Data) -> dict[str, float]:
+        """Metrics on rank 0, which alone reports; an empty dict elsewhere."""
+        if self.context.rank > 0:
+            return {}
+        self.module.eval()
+        with torch.no_grad():
+            metrics = dict(self.pipeline.evaluate(self.module, data))
+        self.module.train()
+        name = self.pipeline.metric
+        if name not in metrics:
+            raise ConfigError(f"the pipeline's evaluate() returned {sorted(metrics)} without its metric {name!r}.")
+        return metrics
+
+    def _result(self, started: float, metrics: dict[str, float], *, diverged: bool = False) -> TrainingResult:
+        broken = bool(metrics) and not math.isfinite(metrics[self.pipeline.metric])
+        return TrainingResult(
+            metrics={} if broken else metrics,
+            diverged=diverged or broken,
+            steps=self.step,
+            samples=self.step * self.recipe.batch_size,
+            seconds=self.seconds + (time.perf_counter() - started if diverged else 0.0),
+            noise_scale=self.moments.noise_scale.value,
+            curve=self.curve,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a later run needs to go on as if it had never stopped."""
+        return {
+            "recipe": self.recipe.to_dict(),
+            "step": self.step,
+            "seconds": self.seconds,
+            "model": self.module.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "noise_scale": self.moments.noise_scale.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state, on any number of workers.
+
+        Raises:
+            ConfigError: the state belongs to another recipe; the message names what differs.
+        """
+        saved, own = state["recipe"], self.recipe.to_dict()
+        differing = [f"{key} = {saved.get(key)!r}, not {own[key]!r}" for key in own if saved.get(key) != own[key]]
+        require(not differing, f"the checkpoint is of another recipe: {'; '.join(differing)}.")
+        self.step, self.seconds = state["step"], state["seconds"]
+        self.module.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.moments.noise_scale.load_state_dict(state["noise_scale"])
+
+
+def to_device(batch: Batch, context: Context) -> Batch:
+    """Move the tensors in a batch of tuples, lists and dicts to the context's device."""
+    if isinstance(batch, torch.Tensor):
+        return batch.to(context.device, non_blocking=True)
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(to_device(item, context) for item in batch)
+    if isinstance(batch, dict):
+        return {key: to_device(item, context) for key, item in batch.items()}
+    return batch
+
+
+def _distribute(module: nn.Module, context: Context) -> nn.Module:
+    if context.world_size == 1:
+        return module
+    devices = [context.device] if context.device.type == "cuda" else None
+    return DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)

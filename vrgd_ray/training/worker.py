@@ -1,0 +1,163 @@
+"""The Ray Train backend: the same loop on several workers, each a rank of one torch process group."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from vrgd_ray.config import ConfigError, Recipe
+from vrgd_ray.pipeline import Pipeline
+from vrgd_ray.training.checkpoint import load_state, save_state
+from vrgd_ray.training.context import StateFunction
+from vrgd_ray.training.loop import train
+from vrgd_ray.training.result import Progress, Split, TrainingResult
+
+RESULT_FILE = "result.json"
+_QUIET = {
+    "RAY_CHDIR_TO_TRIAL_DIR": "0",
+    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",  # the default makes every report wait 2 s
+    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+}
+"""Settings of Ray that must be in the environment before `ray.init`; the user's own win."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerGroup:
+    """How many workers a run gets, and where it keeps its checkpoints."""
+
+    num_workers: int
+    """Workers, each one process."""
+    gpus_per_worker: float = 0.0
+    """GPUs of each worker; 0 trains on the CPU."""
+    storage: str
+    """Folder or pyarrow URI under which the run's checkpoints land."""
+    name: str
+    """Name of the run within the storage."""
+    max_failures: int = 3
+    """Restarts from the last checkpoint after a lost worker, before the run is given up."""
+
+
+class RayTrainContext:
+    """A Ray Train worker as the loop sees it; every report carries a checkpoint."""
+
+    def __init__(self) -> None:
+        import ray.train
+        import ray.train.torch
+
+        self._train = ray.train
+        context = ray.train.get_context()
+        self.rank = context.get_world_rank()
+        self.world_size = context.get_world_size()
+        self.device = ray.train.torch.get_device()
+
+    def initial_state(self) -> dict[str, Any] | None:
+        """The last checkpoint of this run, after a restart."""
+        checkpoint = self._train.get_checkpoint()
+        if checkpoint is None:
+            return None
+        with checkpoint.as_directory() as directory:
+            return load_state(Path(directory))
+
+    def report(self, progress: Progress, state: StateFunction) -> None:
+        """Report the progress with a checkpoint written by rank 0."""
+        self._report({"step": progress.step, "samples": progress.samples, **progress.metrics}, state(), None)
+
+    def finish(self, result: TrainingResult) -> None:
+        """Report the final result in a file beside the last checkpoint's state."""
+        self._report({"samples": result.samples, **result.metrics}, None, result)
+
+    def _report(self, metrics: dict[str, Any], state: dict[str, Any] | None, result: TrainingResult | None) -> None:
+        if self.rank > 0:
+            self._train.report({})
+            return
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            if state is not None:
+                save_state(directory, state)
+            if result is not None:
+                (directory / RESULT_FILE).write_text(json.dumps(result.to_dict()))
+            self._train.report(metrics, checkpoint=self._train.Checkpoint.from_directory(directory))
+
+
+def train_on_workers(
+    open_pipeline: Callable[[], Pipeline], recipe: Recipe, group: WorkerGroup, *, split: Split, callbacks: Any = ()
+) -> TrainingResult:
+    """Train a recipe on a group of Ray Train workers and return rank 0's result.
+
+    Args:
+        open_pipeline: loads the pipeline inside a worker.
+        recipe: what to train.
+        group: workers and storage.
+        split: data the final metrics are read on.
+        callbacks: Ray Train callbacks, as TuneReportCallback inside a Tune trial.
+
+    Raises:
+        RuntimeError: the run failed more often than `group.max_failures`.
+    """
+    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    def worker() -> None:
+        context = RayTrainContext()
+        if context.device.type == "cpu":
+            torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
+        context.finish(train(open_pipeline(), recipe, context, split=split))
+
+    trainer = TorchTrainer(
+        worker,
+        scaling_config=ScalingConfig(
+            num_workers=group.num_workers,
+            use_gpu=group.gpus_per_worker > 0,
+            resources_per_worker={"GPU": group.gpus_per_worker} if group.gpus_per_worker else {"CPU": 1},
+        ),
+        run_config=RunConfig(
+            name=group.name,
+            storage_path=group.storage,
+            failure_config=FailureConfig(max_failures=group.max_failures),
+            checkpoint_config=CheckpointConfig(num_to_keep=2),
+            callbacks=list(callbacks),
+        ),
+    )
+    outcome = trainer.fit()
+    with outcome.checkpoint.as_directory() as directory:
+        return TrainingResult.from_dict(json.loads((Path(directory) / RESULT_FILE).read_text()))
+
+
+@contextmanager
+def connect(
+    address: str | None, *, resources: Mapping[str, float] | None = None, dashboard: bool = False
+) -> Iterator[None]:
+    """Ray for the time of the context: the cluster at the address, or an instance of our own on this machine.
+
+    Args:
+        address: a running cluster, as "auto"; None starts Ray here.
+        resources: custom resources that an instance of our own declares.
+        dashboard: whether an instance of our own runs the dashboard and its agent.
+
+    Raises:
+        ConfigError: there is no cluster at the address.
+    """
+    import ray
+
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is None:
+        options |= {"include_dashboard": dashboard, "resources": dict(resources or {})}
+    try:
+        ray.init(address=address or "local", **options)
+    except ConnectionError as error:
+        raise ConfigError(f"no Ray cluster at --address {address}: {str(error).splitlines()[0]}") from error
+    try:
+        yield
+    finally:
+        ray.shutdown()

@@ -1,0 +1,304 @@
+"""`python -m vrgd_ray.tune`: find the largest batch you can train with, without losing accuracy."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vrgd_ray import cli
+
+if TYPE_CHECKING:
+    from vrgd_ray.limit.plan import SearchPlan
+    from vrgd_ray.pipeline import Pipeline
+
+DEFAULT_MARGIN = "1%"
+
+DESCRIPTION = f"""\
+Find the largest batch you can train with, without losing accuracy.
+
+For every batch size of the ladder and every optimizer, Ray Tune with Optuna searches learning rate, schedule, weight
+decay and, for VR optimizers, the GSNR bounds, with the same number of trials in every cell. The best configuration is
+trained again on fresh seeds and compared on test data with your recipe at its small batch, tuned just as hard. The
+largest batch that provably loses no more than the margin is the answer; if none does, the command says so.
+
+The margin is the loss you accept. It comes from --margin, else from the pipeline, else it is {DEFAULT_MARGIN} of the
+reference's metric: a margin much smaller than the spread over seeds needs many more seeds than most people can pay
+for, and a larger one would call a visible loss none.
+"""
+
+EPILOG = """\
+examples:
+  python -m vrgd_ray.tune                                   digits, about three minutes on two cores
+  python -m vrgd_ray.tune --dry-run                         what it would do, and what that costs
+  python -m vrgd_ray.tune --pipeline my_package.my_module:MyPipeline --optimizers sgd,vr_sgd --margin 0.5%
+  python -m vrgd_ray.tune --set lr=1e-4:1e-1 --set schedule=cosine --trials 16
+  python -m vrgd_ray.tune --address auto --storage s3://bucket/vrgd --concurrent-trials 8 --gpus-per-worker 1
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All flags, with what they mean and their defaults."""
+    parser = argparse.ArgumentParser(
+        prog="vrgd tune", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    _add_workload(parser.add_argument_group("what to search"))
+    _add_verdict(parser.add_argument_group("the verdict"))
+    _add_space(parser.add_argument_group("the search space"))
+    _add_machines(parser.add_argument_group("machines"))
+    _add_output(parser.add_argument_group("output"))
+    return parser
+
+
+def _add_workload(group: Any) -> None:
+    group.add_argument(
+        "--pipeline",
+        default="pipelines.digits",
+        help="module, or module:Class, that is importable (default: %(default)s)",
+    )
+    group.add_argument(
+        "--pipeline-args", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the pipeline's constructor"
+    )
+    group.add_argument(
+        "--optimizers", type=cli.comma_list, help="comma-separated; default: the reference's and its VR twin"
+    )
+    group.add_argument(
+        "--batch-sizes", type=cli.comma_integers, help="comma-separated ladder; default: doublings of the reference's"
+    )
+    group.add_argument("--max-batch-size", type=int, help="end of the default ladder; default: half the training set")
+    group.add_argument("--num-groups", type=int, help="groups of every batch; default: the reference's (8)")
+    group.add_argument("--epochs", type=float, help="passes over the data; default: the reference's")
+    group.add_argument(
+        "--trials", type=int, default=8, help="trials in every cell, the reference's included (default: %(default)s)"
+    )
+    group.add_argument("--seed", type=int, default=0, help="seed of the whole search (default: %(default)s)")
+
+
+def _add_verdict(group: Any) -> None:
+    group.add_argument(
+        "--seeds",
+        type=int,
+        default=5,
+        help="seeds per arm at the first look; twice that at the second (default: %(default)s)",
+    )
+    group.add_argument("--margin", help="accepted loss: 0.01 in units of the metric, or 1%% of the reference's metric")
+    group.add_argument(
+        "--alpha", type=float, default=0.05, help="chance of a wrong claim over the whole search (default: %(default)s)"
+    )
+
+
+def _add_space(group: Any) -> None:
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        dest="settings",
+        metavar="NAME=...",
+        help="search a recipe field elsewhere: NAME=value, NAME=a,b,c or NAME=low:high; repeatable",
+    )
+    group.add_argument("--show-space", action="store_true", help="print what will be searched, and stop")
+
+
+def _add_machines(group: Any) -> None:
+    group.add_argument(
+        "--workers-per-trial", type=int, default=1, help="above 1, a trial is a Ray Train run (default: %(default)s)"
+    )
+    group.add_argument("--gpus-per-worker", type=float, default=0.0, help="GPUs of each worker (default: %(default)s)")
+    group.add_argument("--concurrent-trials", type=int, help="trials at once; default: as many as fit now")
+    group.add_argument("--address", help="Ray cluster to use, as auto; default: start Ray on this machine")
+    group.add_argument("--storage", help="folder or URI every node can reach (s3://...); default: the output folder")
+    group.add_argument("--max-hours", type=float, help="start nothing new after this long; what is known is reported")
+
+
+def _add_output(group: Any) -> None:
+    group.add_argument("--name", help="name of the run; default: the pipeline's, numbered")
+    group.add_argument(
+        "--output", type=Path, default=Path("runs"), help="folder the run's own folder goes into (default: %(default)s)"
+    )
+    group.add_argument("--resume", action="store_true", help="go on with the run of this name where it stopped")
+    group.add_argument("--dry-run", action="store_true", help="print plan and cost, train nothing")
+    group.add_argument("--tracking-uri", help='MLflow server or database; "none" for no tracking; default: in --output')
+    group.add_argument("--experiment", default="vrgd", help="MLflow experiment (default: %(default)s)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit status: 0 finished, 2 bad input, 130 interrupted."""
+    return cli.run(_main, build_parser(), arguments)
+
+
+def _main(options: argparse.Namespace) -> int:
+    pipeline = _load_pipeline(options)
+    plan = _build_plan(options, pipeline)
+    if options.show_space:
+        return _show_space(plan, pipeline)
+    if options.dry_run:
+        return _dry_run(options, plan, pipeline)
+    return _search(options, plan, pipeline)
+
+
+def _load_pipeline(options: argparse.Namespace) -> Pipeline:
+    from vrgd_ray.pipeline import load_pipeline
+
+    return load_pipeline(options.pipeline, cli.pipeline_arguments(options.pipeline_args))
+
+
+def _build_plan(options: argparse.Namespace, pipeline: Pipeline) -> SearchPlan:
+    from vrgd_ray.limit.plan import SearchPlan, checked_ladder, default_ladder
+    from vrgd_ray.optim.registry import twin
+
+    changes = {name: getattr(options, name) for name in ("num_groups", "epochs") if getattr(options, name) is not None}
+    reference = pipeline.reference.with_values(**changes)
+    ladder = (
+        checked_ladder(options.batch_sizes, reference.batch_size)
+        if options.batch_sizes is not None
+        else default_ladder(pipeline, options.max_batch_size)
+    )
+    optimizers = options.optimizers or [reference.optimizer, twin(reference.optimizer)]
+    return SearchPlan(
+        pipeline=options.pipeline,
+        pipeline_args=cli.pipeline_arguments(options.pipeline_args),
+        reference=reference,
+        num_train_samples=pipeline.num_train_samples,
+        optimizers=tuple(dict.fromkeys(optimizers)),
+        batch_sizes=ladder,
+        trials=options.trials,
+        seeds=options.seeds,
+        criterion=_criterion(options, pipeline),
+        seed=options.seed,
+        settings=tuple(options.settings),
+        width=options.concurrent_trials or _default_concurrency(options),
+    )
+
+
+def _criterion(options: argparse.Namespace, pipeline: Pipeline) -> Any:
+    from vrgd_ray.limit.criterion import Criterion
+
+    margin, relative = _margin(options, pipeline)
+    return Criterion(
+        margin=margin,
+        relative=relative,
+        mode=pipeline.mode,
+        alpha=options.alpha,
+        looks=(options.seeds, 2 * options.seeds),
+        paired=pipeline.pairable,
+    )
+
+
+def _margin(options: argparse.Namespace, pipeline: Pipeline) -> tuple[float, bool]:
+    """The margin and whether it is relative: the flag's, else the pipeline's own, else the default."""
+    from vrgd_ray.config import ConfigError
+
+    text = options.margin if options.margin is not None else getattr(pipeline, "margin", DEFAULT_MARGIN)
+    relative = str(text).endswith("%")
+    try:
+        value = float(str(text).removesuffix("%"))
+    except ValueError:
+        raise ConfigError(f"--margin {text!r} must be a number, or a percentage as 1%.") from None
+    return (value / 100, True) if relative else (value, False)
+
+
+def _default_concurrency(options: argparse.Namespace) -> int:
+    """Trials that fit on this machine; on a cluster, which may grow, the flag says how many."""
+    if options.gpus_per_worker:
+        import torch
+
+        at_once: float = torch.cuda.device_count() / options.gpus_per_worker / options.workers_per_trial
+        return max(1, int(at_once))
+    return max(1, len(os.sched_getaffinity(0)) // options.workers_per_trial)
+
+
+def _show_space(plan: SearchPlan, pipeline: Pipeline) -> int:
+    from vrgd_ray.search.space import SpaceContext, describe, load_space, parse_overrides
+
+    for cell in (plan.reference_cell, *plan.cells()):
+        context = SpaceContext(batch_size=cell.batch_size, optimizer=cell.optimizer, reference=plan.reference)
+        ranges = describe(load_space(cell.optimizer, pipeline), context, parse_overrides(plan.settings))
+        print(f"{cell.optimizer} at batch {cell.batch_size}")
+        for name, value in ranges.items():
+            print(f"  {name:<16} {value}")
+    return 0
+
+
+def _dry_run(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -> int:
+    from vrgd_ray.limit.forecast import describe_plan
+    from vrgd_ray.training.context import LocalContext
+    from vrgd_ray.training.probe import seconds_per_step
+
+    print("Timing a few steps of each cell on one worker of this machine ...", file=sys.stderr)
+    times = {
+        cell: seconds_per_step(
+            pipeline, plan.reference.with_values(batch_size=cell.batch_size, optimizer=cell.optimizer), LocalContext()
+        )
+        for cell in (plan.reference_cell, *plan.cells())
+    }
+    print(describe_plan(plan, times, concurrent_trials=plan.width, metric=pipeline.metric))
+    return 0
+
+
+def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -> int:
+    from vrgd_ray.limit.folder import RunFolder
+    from vrgd_ray.limit.forecast import seconds_left
+    from vrgd_ray.limit.session import SearchSession
+    from vrgd_ray.progress import ProgressDisplay
+    from vrgd_ray.search.study import TrialResources, ray_resources
+    from vrgd_ray.training.worker import connect
+
+    default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
+    folder = RunFolder.choose(options.output.resolve(), options.name, default_name, resume=options.resume)
+    resources = TrialResources(
+        workers=options.workers_per_trial,
+        gpus_per_worker=options.gpus_per_worker,
+        concurrent_trials=plan.width,
+    )
+    session = SearchSession(
+        plan=folder.adopt(plan) if options.resume else plan,
+        pipeline=pipeline,
+        folder=folder,
+        tracker=cli.create_tracker(options.tracking_uri, options.experiment, options.output),
+        resources=resources,
+        storage=cli.run_storage(options.storage, folder.path),
+        command=cli.command_line("tune"),
+        max_seconds=None if options.max_hours is None else options.max_hours * 3600,
+        # Nested training without the dashboard's agent was seen to stall; a search without it starts sooner.
+        connect=lambda: connect(options.address, resources=ray_resources(resources), dashboard=resources.workers > 1),
+    )
+    result = session.run(
+        lambda finder: ProgressDisplay(
+            pipeline.metric,
+            pipeline.mode,
+            lambda: seconds_left(finder(), plan.width),
+            num_cells=len(list(plan.cells())),
+        )
+    )
+    _print_result(result, session)
+    return _exit_status(result)
+
+
+def _print_result(result: dict[str, Any], session: Any) -> None:
+    from vrgd_ray.report import scale_sentence, summary_sentence, text_table
+
+    print()
+    if result["reference"]["mean"] is not None:
+        print(text_table(result))
+        print()
+    print(summary_sentence(result))
+    print(scale_sentence(result))
+    print()
+    if result["recommended"]:
+        print(f"Train it:  {result['recommended']['command']}")
+    print(f"Report:    {session.folder.path / 'report.html'}")
+    print(session.tracker.how_to_open())
+
+
+def _exit_status(result: dict[str, Any]) -> int:
+    if result["status"] == "failed":
+        print(f"vrgd tune: {result['reason']}", file=sys.stderr)
+        return cli.EXIT_BAD_INPUT
+    return cli.EXIT_INTERRUPTED if result["status"] == "interrupted" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
