@@ -101,7 +101,7 @@ def _train(options: argparse.Namespace, name: str, pipeline_args: dict[str, Any]
     from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
 
     default_name = f"{options.config.resolve().parent.name}-train"
-    folder = RunFolder.choose(options.output.resolve(), options.name, default_name, resume=False)
+    folder = RunFolder.choose(options.output, options.name, default_name, resume=False)
     tracker = cli.create_tracker(options.tracking_uri, options.experiment, options.output)
     group = WorkerGroup(
         num_workers=options.workers,

@@ -247,7 +247,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.training.worker import connect
 
     default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
-    folder = RunFolder.choose(options.output.resolve(), options.name, default_name, resume=options.resume)
+    folder = RunFolder.choose(options.output, options.name, default_name, resume=options.resume)
     resources = TrialResources(
         workers=options.workers_per_trial,
         gpus_per_worker=options.gpus_per_worker,

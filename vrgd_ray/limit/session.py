@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -29,6 +30,11 @@ _STATUS: dict[str, Status] = {
     "interrupted": "KILLED",
     "failed": "FAILED",
 }
+
+
+def _interrupt(signal_number: int, frame: object) -> None:
+    """End on SIGTERM, as a spot instance sends it, just as on Ctrl-C."""
+    signal.raise_signal(signal.SIGINT)
 
 
 class Display(Listener, AbstractContextManager["Display"], Protocol):
@@ -75,6 +81,7 @@ class SearchSession:
         listeners: list[Listener] = [self.folder.ledger, TrackingListener(self.tracker), display]
         finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
         source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
+        signal.signal(signal.SIGTERM, _interrupt)
         try:
             with display, self.connect():
                 run_search(finder, source, self.resources, storage=self.storage)

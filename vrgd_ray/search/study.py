@@ -64,6 +64,10 @@ class SourceSearcher(Searcher):  # type: ignore[misc]
         self.source, self.concurrent_trials = source, concurrent_trials
         self.running: dict[str, Job] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Tune pickles the searcher for a restore that we never do: the ledger holds all that a resumed search needs.
+        return {**self.__dict__, "source": None}
+
     def suggest(self, trial_id: str) -> Any:
         """The next job as a trial's config, None to be asked again, or FINISHED."""
         if len(self.running) >= self.concurrent_trials:

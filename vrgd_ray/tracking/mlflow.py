@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sys
@@ -41,6 +42,8 @@ class MlflowTracker:
         from mlflow import MlflowClient
         from mlflow.exceptions import MlflowException
 
+        for noisy in ("mlflow", "alembic"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
         try:
             self._client = MlflowClient(tracking_uri=self.tracking_uri)
             self._experiment_id = self._find_experiment()

@@ -23,6 +23,7 @@ from vrgd_ray.training.result import Progress, Split, TrainingResult
 
 RESULT_FILE = "result.json"
 _QUIET = {
+    "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints a box even when told to be silent
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",  # the default makes every report wait 2 s
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
