@@ -1,4 +1,4 @@
-"""Several parameters that share one collective."""
+"""Parameters that are handled together: folded in one go, or sent in one collective."""
 
 from __future__ import annotations
 
@@ -10,19 +10,27 @@ from torch import Tensor, nn
 from vrgd_ray.gradients.group_sums import sum_dtype
 
 BUCKET_BYTES = 25 * 2**20
+BLOCK_BYTES = 2**18
 
 
 class Bucket:
-    """Parameters of one dtype and device, laid out one after the other in a flat tensor."""
+    """Parameters of one dtype and device, laid out one after the other in a flat tensor.
+
+    `blocks` are the parts that are folded as soon as their gradients are there: on a CPU few enough bytes to be still
+    in its cache, on other devices the whole bucket, for few launches.
+    """
 
     def __init__(self, indices: Sequence[int], parameters: Sequence[nn.Parameter]) -> None:
+        own = [parameters[i] for i in indices]
         self.indices = list(indices)
-        self.dtype = sum_dtype(parameters[0])
-        self.device = parameters[0].device
-        self.numel = sum(parameter.numel() for parameter in parameters)
-        self._shapes = [parameter.shape for parameter in parameters]
+        self.dtype = sum_dtype(own[0])
+        self.device = own[0].device
+        self.numel = sum(parameter.numel() for parameter in own)
+        on_cpu = self.device.type == "cpu"
+        self.blocks = list(_runs(self.indices, parameters, BLOCK_BYTES)) if on_cpu else [self.indices]
+        self._shapes = [parameter.shape for parameter in own]
         # The strides of the parameters (channels_last, say) are kept, so that optimizers meet matching layouts.
-        self._strides = [torch.empty_like(parameter, device="meta").stride() for parameter in parameters]
+        self._strides = [torch.empty_like(parameter, device="meta").stride() for parameter in own]
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """Return one tensor per parameter, of its shape, sharing the memory of `flat` (numel elements)."""
@@ -33,21 +41,25 @@ class Bucket:
         return views
 
 
-def make_buckets(parameters: Sequence[nn.Parameter], bucket_bytes: int = BUCKET_BYTES) -> list[Bucket]:
-    """Group the parameters in reverse order, which is about the order in which backward finishes them."""
-    return [Bucket(indices, [parameters[i] for i in indices]) for indices in _partition(parameters, bucket_bytes)]
-
-
-def _partition(parameters: Sequence[nn.Parameter], bucket_bytes: int) -> Iterator[list[int]]:
-    open_buckets: dict[tuple[torch.dtype, torch.device], tuple[list[int], int]] = {}
+def make_buckets(parameters: Sequence[nn.Parameter]) -> list[Bucket]:
+    """Cut the parameters into buckets of about 25 MiB, the last first: about the order in which backward ends them."""
+    last_first: dict[tuple[torch.dtype, torch.device], list[int]] = {}
     for i in reversed(range(len(parameters))):
-        key = (sum_dtype(parameters[i]), parameters[i].device)
-        indices, size = open_buckets.pop(key, ([], 0))
-        indices.append(i)
-        size += parameters[i].numel() * key[0].itemsize
-        if size >= bucket_bytes:
-            yield indices
-        else:
-            open_buckets[key] = (indices, size)
-    for indices, _ in open_buckets.values():
-        yield indices
+        last_first.setdefault((sum_dtype(parameters[i]), parameters[i].device), []).append(i)
+    return [
+        Bucket(run, parameters) for indices in last_first.values() for run in _runs(indices, parameters, BUCKET_BYTES)
+    ]
+
+
+def _runs(indices: Sequence[int], parameters: Sequence[nn.Parameter], num_bytes: int) -> Iterator[list[int]]:
+    """Cut the indices into runs that end once they hold `num_bytes` of sums."""
+    run: list[int] = []
+    size = 0
+    for i in indices:
+        run.append(i)
+        size += parameters[i].numel() * sum_dtype(parameters[i]).itemsize
+        if size >= num_bytes:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run

@@ -25,6 +25,8 @@ class Chunk:
     """Share of the chunk in its group, 0..1."""
     group_end: bool
     """True on the last chunk of the group."""
+    last: bool
+    """True on the last chunk of the step."""
     inverse_scale: Tensor | None = None
     """1 / loss scale, 0-d; None where losses are not scaled."""
 
@@ -101,21 +103,6 @@ class GroupSums:
         self.weight = 0.0 if chunk.group_end else self.weight + chunk.weight
         self.num_groups += chunk.group_end
 
-    def finish(self) -> Moments:
-        """Return mean and variance over the groups folded so far, for a single worker; uses up sums and spreads."""
-        k = self.num_groups
-        complete = [i for i, count in enumerate(self.counts) if count == k]
-        torch._foreach_div_(_present(self.sums, complete), k)
-        torch._foreach_div_(_present(self.spreads, complete), k)
-        moments = Moments(self.sums, self.spreads, k)
-        for i, count in enumerate(self.counts):
-            total = self.sums[i]
-            if total is not None and count < k:
-                mean = total / k
-                moments.variances[i] = self.spread_around(i, mean, k).div_(k)
-                moments.means[i] = mean
-        return moments
-
     def spread_around(self, index: int, mean: Tensor, num_groups: int) -> Tensor:
         """Return the sum over `num_groups` groups of (g - mean)^2; groups without a gradient count as zero.
 
@@ -152,7 +139,7 @@ class GroupSums:
             if self._groups[i] is not None:
                 by_count[self.counts[i]].append(i)
         for count, members in by_count.items():
-            self._fold_nth(count, members, _present(self._groups, members))
+            self._fold_nth(count, members, present(self._groups, members))
             for i in members:
                 self._groups[i] = None
                 self.counts[i] = count + 1
@@ -162,7 +149,7 @@ class GroupSums:
         if count == 0:
             _assign(self.sums, members, groups)
             return
-        sums = _present(self.sums, members)
+        sums = present(self.sums, members)
         torch._foreach_add_(sums, groups)
         torch._foreach_sub_(groups, sums, alpha=1.0 / (count + 1))
         if count == 1:
@@ -170,10 +157,11 @@ class GroupSums:
             torch._foreach_mul_(groups, 2.0)
             _assign(self.spreads, members, groups)
         else:
-            torch._foreach_addcmul_(_present(self.spreads, members), groups, groups, value=(count + 1) / count)
+            torch._foreach_addcmul_(present(self.spreads, members), groups, groups, value=(count + 1) / count)
 
 
-def _present(tensors: list[Tensor | None], indices: Iterable[int]) -> list[Tensor]:
+def present(tensors: list[Tensor | None], indices: Iterable[int]) -> list[Tensor]:
+    """Return the tensors at these indices that are not None."""
     return [tensor for i in indices if (tensor := tensors[i]) is not None]
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vrgd_ray.config import ConfigError, require
+from vrgd_ray.gradients.bucket_reducer import BucketReducer
+from vrgd_ray.gradients.folding import Folding
 from vrgd_ray.gradients.group_sums import Chunk, GroupSums, Moments
+from vrgd_ray.gradients.local_reducer import LocalReducer
 from vrgd_ray.gradients.noise_scale import NoiseScale
-from vrgd_ray.gradients.overlap import OverlappedReduction
 from vrgd_ray.gradients.supported import refuse_unsupported
 
 GRAD_VAR = "grad_var"
@@ -67,10 +69,12 @@ class GradientMoments:
         self._noise_scale = NoiseScale(group_size) if group_size is not None else None
         self._grad_scaler = grad_scaler if grad_scaler is not None and grad_scaler.is_enabled() else None
         self._loss_scale: Tensor | None = None
+        self._inverse_scale: Tensor | None = None
         self._sums = GroupSums(self._parameters)
-        self._workers: OverlappedReduction | None = None
+        self._reducer: LocalReducer | BucketReducer = LocalReducer(self._sums)
         if isinstance(model, DistributedDataParallel):
-            self._workers = OverlappedReduction(model, self._sums, compress == "bf16")
+            self._reducer = BucketReducer(self._sums, model, compress == "bf16")
+        self._folding = Folding(self._sums, self._reducer.buckets, self._reducer.on_fold)
         self._num_groups: int | Tensor | None = None
         self._attached, self._inside, self._complete = True, False, False
 
@@ -92,7 +96,7 @@ class GradientMoments:
     @property
     def bytes_sent(self) -> int:
         """Bytes this worker has handed to collectives since construction; 0 without DistributedDataParallel."""
-        return self._workers.reducer.bytes_sent if self._workers is not None else 0
+        return self._reducer.bytes_sent
 
     @contextmanager
     def micro_batch(self, *, last: bool, group_end: bool = True, weight: float = 1.0) -> Iterator[None]:
@@ -110,11 +114,9 @@ class GradientMoments:
         self._inside = True
         try:
             self._check(last, group_end, weight)
-            chunk = self._begin(Chunk(weight, group_end))
-            with self._backward_of(chunk, last):
+            self._begin()
+            with self._reducer.no_sync(), self._folding.chunk(Chunk(weight, group_end, last, self._inverse_scale)):
                 yield
-            self._sums.fold(self._workers.remaining() if self._workers else range(len(self._parameters)), chunk)
-            self._sums.end_chunk(chunk)
             if last:
                 self._finish()
             else:
@@ -145,8 +147,7 @@ class GradientMoments:
         """Remove all hooks and every `.grad_var` from the model, which is then as it was before."""
         self._attached = False
         self._remove_variances()
-        if self._workers is not None:
-            self._workers.detach()
+        self._folding.detach()
 
     def _check(self, last: bool, group_end: bool, weight: float) -> None:
         require(group_end or not last, "the last micro-batch of a step must end its group: group_end=True.")
@@ -155,33 +156,25 @@ class GradientMoments:
             not group_end or abs(total - 1.0) <= WEIGHT_TOLERANCE,
             f"the weights of this group sum to {total}; they must sum to 1 (chunk size / group size each).",
         )
-        num_workers = self._workers.num_workers if self._workers is not None else 1
         require(
-            not last or self._sums.num_groups + num_workers >= 2,
+            not last or self._sums.num_groups + self._reducer.num_workers >= 2,
             "one group has no variance: at least 2 groups over all workers are needed in a step.",
         )
 
-    def _begin(self, chunk: Chunk) -> Chunk:
-        """Prepare the model for the chunk; returns it with the inverse of the loss scale filled in."""
+    def _begin(self) -> None:
         if self._sums.empty:
             self._begin_step()
         for parameter in self._parameters:
             parameter.grad = None  # so that backward hands over its own buffer instead of adding to an old one
-        if self._loss_scale is None:
-            return chunk
-        return Chunk(chunk.weight, chunk.group_end, self._loss_scale.reciprocal())
 
     def _begin_step(self) -> None:
         self._complete = False
         self._remove_variances()
-        if self._workers is not None:
-            self._workers.begin_step()
+        self._reducer.begin_step()
         if self._grad_scaler is not None:
             # Scaling a one reads the scale without waiting for the device.
             self._loss_scale = self._grad_scaler.scale(torch.ones((), device=self._parameters[0].device))
-
-    def _backward_of(self, chunk: Chunk, last: bool) -> AbstractContextManager[None]:
-        return self._workers.micro_batch(chunk, last) if self._workers is not None else nullcontext()
+            self._inverse_scale = self._loss_scale.reciprocal()
 
     def _expose_partial_sums(self) -> None:
         # A gradient without a variance: an optimizer that is stepped too early refuses it instead of doing nothing.
@@ -189,8 +182,9 @@ class GradientMoments:
             _set_grad(parameter, self._sums.partial(i))
 
     def _finish(self) -> None:
-        moments = self._workers.finish() if self._workers is not None else self._sums.finish()
+        moments = self._reducer.finish()
         self._sums.clear()
+        self._folding.first_step = False
         self._warn_if_few(moments.num_groups)
         self._num_groups = moments.num_groups
         self._update_noise_scale(moments)
@@ -207,8 +201,9 @@ class GradientMoments:
     def _update_noise_scale(self, moments: Moments) -> None:
         if self._noise_scale is None:
             return
-        mean_norm_sq = _norm([m for m in moments.means if m is not None], 2).square()
-        variance_sum = _norm([v for v in moments.variances if v is not None], 1)
+        # Not torch's norm: on CPUs its float32 sum over a large tensor is off by up to 1 %.
+        mean_norm_sq = _total(mean.square().sum() for mean in moments.means if mean is not None)
+        variance_sum = _total(variance.sum() for variance in moments.variances if variance is not None)
         self._noise_scale.update(
             mean_norm_sq=mean_norm_sq, group_norm_sq=mean_norm_sq + variance_sum, num_groups=moments.num_groups
         )
@@ -223,8 +218,7 @@ class GradientMoments:
 
     def _discard(self) -> None:
         self._sums.clear()
-        if self._workers is not None:
-            self._workers.discard()
+        self._reducer.discard()
         self._remove_variances()
         for parameter in self._parameters:
             parameter.grad = None
@@ -241,9 +235,7 @@ def _set_grad(parameter: nn.Parameter, value: Tensor | None) -> None:
     parameter.grad = value
 
 
-def _norm(tensors: list[Tensor], order: int) -> Tensor:
-    """Norm of all tensors taken together, 0-d, without waiting for the device."""
-    norms = torch._foreach_norm(tensors, order)
-    device = norms[0].device
-    total: Tensor = torch.linalg.vector_norm(torch.stack([norm.to(device, torch.float64) for norm in norms]), order)
-    return total
+def _total(values: Iterable[Tensor]) -> Tensor:
+    """Sum of 0-d tensors on any devices in float64, 0-d, without waiting for the device."""
+    first, *rest = values
+    return torch.stack([first, *(value.to(first.device) for value in rest)]).double().sum()

@@ -86,8 +86,8 @@ class NoiseScale:
     def interval(self) -> tuple[float, float] | None:
         """95 % confidence interval of the noise scale in samples; None with fewer than 8 blocks of steps.
 
-        A delete-one-block jackknife of the inverse |G|^2/tr(Sigma), which, unlike the ratio itself, stays near normal when
-        |G|^2 is hardly known; its ends are then inverted. The upper end is infinite while |G|^2 may be 0.
+        A delete-one-block jackknife of the inverse |G|^2/tr(Sigma), which, unlike the ratio itself, stays near normal
+        when |G|^2 is hardly known; its ends are then inverted. The upper end is infinite while |G|^2 may be 0.
         """
         inverse_and_error = self._inverse_and_error()
         if inverse_and_error is None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 
 from vrgd_ray.gradients.bucket import Bucket, make_buckets
-from vrgd_ray.gradients.group_sums import GroupSums, Moments
+from vrgd_ray.gradients.group_sums import Chunk, GroupSums, Moments
 
 
 class BucketReducer:
@@ -20,26 +24,40 @@ class BucketReducer:
     bytes_sent: payload bytes this worker has handed to collectives since construction.
     """
 
-    def __init__(self, sums: GroupSums, process_group: dist.ProcessGroup, compress: bool) -> None:
+    def __init__(self, sums: GroupSums, model: DistributedDataParallel, compress: bool) -> None:
         self._sums = sums
-        self._group = process_group
+        self._model = model
         self._compress = compress
         self.buckets = make_buckets(sums.parameters)
+        self._bucket_of = {i: number for number, bucket in enumerate(self.buckets) for i in bucket.indices}
+        self.num_workers = int(model.process_group.size())
         self.bytes_sent = 0
-        self.clear()
+        self.discard()
 
-    def clear(self) -> None:
-        """Forget collectives of a discarded step."""
+    def discard(self) -> None:
+        """Forget the step and its collectives."""
         self._launched: list[tuple[Tensor, dist.Work]] = []
+        self._unfolded = [len(bucket.indices) for bucket in self.buckets]
 
-    @property
-    def num_launched(self) -> int:
-        """How many buckets, counted from the first, have their collective under way."""
-        return len(self._launched)
+    def begin_step(self) -> None:
+        """Let the first forward of the step broadcast the buffers, as it does without `no_sync`."""
+        self._model.require_forward_param_sync = True
 
-    def launch_next(self, num_groups: int) -> None:
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Keep the model from reducing gradients itself; holds for forward and backward."""
+        context: AbstractContextManager[None] = self._model.no_sync()
+        return context
+
+    def on_fold(self, block: Sequence[int], chunk: Chunk) -> None:
+        """Launch the next buckets if this block, folded inside backward, completes them."""
+        if chunk.last:
+            self._unfolded[self._bucket_of[block[0]]] -= len(block)
+            while len(self._launched) < len(self.buckets) and self._unfolded[len(self._launched)] == 0:
+                self._launch_next(self._sums.num_groups + 1)  # the last micro-batch ends one more group
+
+    def _launch_next(self, num_groups: int) -> None:
         """Start the collective of the next bucket; num_groups: groups of this worker in the whole step."""
-        bucket = self.buckets[self.num_launched]
+        bucket = self.buckets[len(self._launched)]
         counts = [self._sums.counts[i] for i in bucket.indices]
         parts = 1 if self._compress else 2
         flat = torch.zeros(parts * bucket.numel + 1 + len(counts), dtype=bucket.dtype, device=bucket.device)
@@ -49,9 +67,11 @@ class BucketReducer:
         flat[parts * bucket.numel :].copy_(torch.tensor([num_groups, *counts], dtype=bucket.dtype))
         self._launched.append((flat, self._all_reduce(flat)))
 
-    def finish(self, num_groups: int) -> Moments:
-        """Wait for all collectives and return the moments over all workers; every bucket must be launched."""
-        size = len(self._sums.parameters)
+    def finish(self) -> Moments:
+        """Launch what is left, wait for all collectives and return the moments over all workers."""
+        size, num_groups = len(self._sums.parameters), self._sums.num_groups
+        while len(self._launched) < len(self.buckets):
+            self._launch_next(num_groups)
         moments = Moments([None] * size, [None] * size, num_groups)
         flats = []
         for bucket, (flat, work) in zip(self.buckets, self._launched, strict=True):
@@ -65,12 +85,12 @@ class BucketReducer:
             if not self._compress:
                 spread.addcmul_(flat[: bucket.numel], flat[: bucket.numel], value=-1.0).clamp_(min=0.0)
             self._assign(moments, bucket, flat, spread)
-        self.clear()
+        self.discard()
         return moments
 
     def _all_reduce(self, flat: Tensor) -> dist.Work:
         self.bytes_sent += flat.numel() * flat.element_size()
-        work: dist.Work = dist.all_reduce(flat, group=self._group, async_op=True)
+        work: dist.Work = dist.all_reduce(flat, group=self._model.process_group, async_op=True)
         return work
 
     def _copy_used(self, bucket: Bucket, tensors: list[Tensor | None], flat: Tensor) -> None:
