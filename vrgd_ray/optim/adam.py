@@ -36,17 +36,16 @@ class AdamLike(LayerOptimizer):
 
     def _weight_block(self, group: Group, block: Block, scale: Tensor) -> Tensor:
         averages = [layer.state["scale_avg"] for layer in block.layers]
-        torch._foreach_lerp_(block.pieces(averages), block.split(scale), _newest_share(group, block.layers[0]))
+        torch._foreach_lerp_(block.pieces(averages), block.views, _newest_share(group, block.layers[0]))
         return block.joined(averages)
 
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         adam_rule(group, param, gradient, state, decoupled=self.decoupled)
 
-    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
-        params = block.pieces([layer.param for layer in block.layers])
-        adam_block_rule(group, block, params, gradient, decoupled=self.decoupled)
+    def _update_block(self, group: Group, block: Block) -> None:
+        adam_block_rule(group, block, block.params, decoupled=self.decoupled)
 
-    def _finish(self, group: Group, whole: Block, direction: Tensor) -> None:
+    def _finish(self, group: Group, whole: Block) -> None:
         count_step(whole)
 
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
-from vrgd_ray.optim.blocks import BatchScale, Block, batches, blocks, plain
+from vrgd_ray.optim.batch_scale import BatchScale
+from vrgd_ray.optim.blocks import Block, batches, blocks, plain
 from vrgd_ray.optim.checks import checked_gradient, checked_variance, consume, validate_options
 from vrgd_ray.optim.gsnr import apply_control, gsnr_scale
 from vrgd_ray.optim.layer import Group, Layer, State, scaled
@@ -100,18 +101,16 @@ class LayerOptimizer(torch.optim.Optimizer):
         return self._weight(group, scale, layer) * layer.grad
 
     def _step_batch(self, group: Group, batch: list[Layer]) -> None:
-        parts = blocks(batch)
-        size = sum(block.size for block in parts) if self.layerwise else parts[0].size
-        buffer = torch.empty(size, dtype=batch[0].param.dtype, device=batch[0].param.device)
-        scale = BatchScale(batch, group["gsnr_bounds"], buffer) if batch[0].variance is not None else None
+        whole, parts = blocks(batch, whole_buffer=self.layerwise)
+        scale = BatchScale(parts, group["gsnr_bounds"]) if batch[0].variance is not None else None
         for block in parts:
-            gradient = buffer[block.start :][: block.size] if self.layerwise else buffer[: block.size]
             mean = block.joined([layer.grad for layer in batch])
-            if scale is not None:
-                weight = self._weight_block(group, block, scale.write(block, mean, gradient))
-                torch.mul(weight, mean, out=gradient)
-            self._update_block(group, block, mean if scale is None else gradient, gradient)
-        self._finish(group, Block(batch, 0, size), buffer)
+            if scale is None:
+                block.buffer.copy_(mean)
+            else:
+                torch.mul(self._weight_block(group, block, scale.write(block, mean)), mean, out=block.buffer)
+            self._update_block(group, block)
+        self._finish(group, whole)
 
     def _prepare(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:
         """Create the state of a layer that is new."""
@@ -121,15 +120,15 @@ class LayerOptimizer(torch.optim.Optimizer):
         return scale
 
     def _weight_block(self, group: Group, block: Block, scale: Tensor) -> Tensor:
+        """The same for a block, flat."""
         return scale
 
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         """Apply the base rule to one layer."""
         raise NotImplementedError
 
-    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
-        """Apply the base rule to a block; a rule that needs norms writes its direction to `out`, maybe `gradient`."""
-        raise NotImplementedError
+    def _update_block(self, group: Group, block: Block) -> None:
+        """Apply the base rule to the gradient in the block's buffer, or turn it into the direction of the step."""
 
-    def _finish(self, group: Group, whole: Block, direction: Tensor) -> None:
+    def _finish(self, group: Group, whole: Block) -> None:
         """Apply what needs norms of whole layers, once their blocks are done."""

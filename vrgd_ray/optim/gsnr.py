@@ -37,7 +37,7 @@ def gsnr_scale(mean: Tensor, var: Tensor, bounds: Iterable[float] = (0.1, 1.0)) 
         return torch.ones_like(var)
     ratio = mean / var * mean
     total, count = mark_exceptions(ratio, largest_ratio(var.dtype))
-    return scale_from_ratio(ratio, count.clamp(min=1) / total, lower, upper)
+    return scale_from_ratio(ratio.mul_(count.clamp(min=1) / total), lower, upper)
 
 
 def largest_ratio(dtype: torch.dtype) -> float:
@@ -58,9 +58,9 @@ def mark_exceptions(ratio: Tensor, largest: float) -> tuple[Tensor, Tensor]:
     return total, ordinary.sum()
 
 
-def scale_from_ratio(ratio: Tensor, per_mean: Tensor | float, lower: float, upper: float) -> Tensor:
-    """Turn a marked ratio into the scale, in place; `per_mean` is one over the layer mean of the ratio."""
-    return ratio.mul_(per_mean).nan_to_num_(nan=1.0, posinf=math.inf).clamp_(lower, upper)
+def scale_from_ratio(ratio: Tensor, lower: float, upper: float) -> Tensor:
+    """Turn a marked ratio, divided by its layer mean, into the scale, in place."""
+    return ratio.nan_to_num_(nan=1.0, posinf=math.inf).clamp_(lower, upper)
 
 
 def apply_control(scale: Tensor, control: str | None, key: tuple[int, ...]) -> Tensor:

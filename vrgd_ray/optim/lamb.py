@@ -61,15 +61,13 @@ class LAMB(AdamLike):
         weights, length = torch.linalg.vector_norm(param), torch.linalg.vector_norm(direction)
         param.sub_(direction.mul_(trust_ratio(group, weights, length, length) * group["lr"]))
 
-    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
-        params = block.joined([layer.param for layer in block.layers])
-        direction = params * group["weight_decay"]
-        adam_block_rule(group, block, block.split(direction), gradient, decoupled=False, lr=-1.0, weight_decay=0.0)
-        out.copy_(direction)
+    def _update_block(self, group: Group, block: Block) -> None:
+        direction = torch._foreach_mul(block.params, group["weight_decay"])
+        adam_block_rule(group, block, list(direction), decoupled=False, lr=-1.0, weight_decay=0.0)
+        torch._foreach_copy_(block.views, direction)
 
-    def _finish(self, group: Group, whole: Block, direction: Tensor) -> None:
-        super()._finish(group, whole, direction)
-        params = whole.pieces([layer.param for layer in whole.layers])
-        weights, length = norms(params), norms(whole.split(direction))
-        direction.mul_(whole.spread(trust_ratio(group, weights, length, length) * group["lr"]))
-        torch._foreach_sub_(params, whole.split(direction))
+    def _finish(self, group: Group, whole: Block) -> None:
+        super()._finish(group, whole)
+        length = norms(whole.views)
+        whole.multiply(trust_ratio(group, norms(whole.params), length, length) * group["lr"])
+        torch._foreach_sub_(whole.params, whole.views)

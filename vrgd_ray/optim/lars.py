@@ -67,15 +67,15 @@ class LARS(LayerOptimizer):
         direction = gradient.add(param, alpha=group["weight_decay"]).mul_(ratio)
         sgd_rule(group, param, direction, state, weight_decay=0.0, maximize=False)
 
-    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
-        if gradient is not out or group["maximize"]:
-            torch.mul(gradient, -1.0 if group["maximize"] else 1.0, out=out)
+    def _update_block(self, group: Group, block: Block) -> None:
+        if group["maximize"]:
+            block.buffer.neg_()
 
-    def _finish(self, group: Group, whole: Block, direction: Tensor) -> None:
-        params = [layer.param for layer in whole.layers]
-        ratio = _ratio(group, norms(whole.pieces(params)), norms(whole.split(direction)))
-        direction.add_(whole.joined(params), alpha=group["weight_decay"]).mul_(whole.spread(ratio))
-        sgd_block_rule(group, whole, direction, weight_decay=0.0, maximize=False)
+    def _finish(self, group: Group, whole: Block) -> None:
+        ratio = _ratio(group, norms(whole.params), norms(whole.views))
+        torch._foreach_add_(whole.views, whole.params, alpha=group["weight_decay"])
+        whole.multiply(ratio)
+        sgd_block_rule(group, whole, weight_decay=0.0, maximize=False)
 
 
 def _ratio(group: Group, weights: Tensor, update: Tensor) -> Tensor:

@@ -22,18 +22,13 @@ def sgd_rule(group: Group, param: Tensor, gradient: Tensor, state: State, **chan
         state["momentum_buffer"] = buffers[0]
 
 
-def sgd_block_rule(group: Group, block: Block, gradient: Tensor, **changes: Any) -> None:
-    """Apply SGD with momentum to a block."""
+def sgd_block_rule(group: Group, block: Block, **changes: Any) -> None:
+    """Apply SGD with momentum to a block, its gradient being in the buffer."""
     options = _sgd_options({**group, **changes})
     # A buffer of zeros makes the first step like any other: 0*momentum + d.
     buffers = [_buffer(layer.state, layer.param) for layer in block.layers] if options["momentum"] else []
-    torch._fused_sgd_(
-        block.pieces([layer.param for layer in block.layers]),
-        block.split(gradient),
-        block.pieces(buffers) if buffers else [],
-        is_first_step=False,
-        **options,
-    )
+    pieces = block.pieces(buffers) if buffers else []
+    torch._fused_sgd_(block.params, block.views, pieces, is_first_step=False, **options)
 
 
 def _buffer(state: State, param: Tensor) -> Tensor:
@@ -55,20 +50,15 @@ def adam_rule(group: Group, param: Tensor, gradient: Tensor, state: State, *, de
     adam([param], [gradient], *momenta, foreach=False, fused=False, decoupled_weight_decay=decoupled, **options)
 
 
-def adam_block_rule(
-    group: Group, block: Block, params: list[Tensor], gradient: Tensor, *, decoupled: bool, **changes: Any
-) -> None:
-    """Apply Adam, or AdamW if decoupled, to a block; `count_step` comes after the last block of a layer."""
-    step = torch.tensor(float(block.layers[0].step), device=gradient.device)
-    (torch._fused_adamw_ if decoupled else torch._fused_adam_)(
-        params,
-        block.split(gradient),
-        block.pieces([layer.state["exp_avg"] for layer in block.layers]),
-        block.pieces([layer.state["exp_avg_sq"] for layer in block.layers]),
-        [],
-        [step] * len(params),
-        **_adam_options({**group, **changes}),
-    )
+def adam_block_rule(group: Group, block: Block, params: list[Tensor], *, decoupled: bool, **changes: Any) -> None:
+    """Apply Adam, or AdamW if decoupled, to `params`, the gradient being in the block's buffer.
+
+    `count_step` comes after the last block of a layer.
+    """
+    step = torch.tensor(float(block.layers[0].step), device=block.buffer.device)
+    momenta = [block.pieces([layer.state[name] for layer in block.layers]) for name in ("exp_avg", "exp_avg_sq")]
+    rule = torch._fused_adamw_ if decoupled else torch._fused_adam_
+    rule(params, block.views, *momenta, [], [step] * len(params), **_adam_options({**group, **changes}))
 
 
 def count_step(block: Block) -> None:

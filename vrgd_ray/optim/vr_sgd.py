@@ -61,5 +61,5 @@ class VRSGD(LayerOptimizer):
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         sgd_rule(group, param, gradient, state)
 
-    def _update_block(self, group: Group, block: Block, gradient: Tensor, out: Tensor) -> None:
-        sgd_block_rule(group, block, gradient)
+    def _update_block(self, group: Group, block: Block) -> None:
+        sgd_block_rule(group, block)
