@@ -38,8 +38,9 @@ class LocalReducer:
         """Return mean and variance over the groups folded so far; uses up sums and spreads."""
         sums, k = self._sums, self._sums.num_groups
         complete = [i for i, count in enumerate(sums.counts) if count == k]
-        torch._foreach_div_(present(sums.sums, complete), k)
-        torch._foreach_div_(present(sums.spreads, complete), k)
+        if complete:
+            torch._foreach_div_(present(sums.sums, complete), k)
+            torch._foreach_div_(present(sums.spreads, complete), k)
         moments = Moments(sums.sums, sums.spreads, k)
         for i, count in enumerate(sums.counts):
             total = sums.sums[i]

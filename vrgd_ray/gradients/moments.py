@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from vrgd_ray.config import ConfigError, require
 from vrgd_ray.gradients.bucket_reducer import BucketReducer
 from vrgd_ray.gradients.folding import Folding
-from vrgd_ray.gradients.group_sums import Chunk, GroupSums, Moments
+from vrgd_ray.gradients.group_sums import Chunk, GroupSums, Moments, cast
 from vrgd_ray.gradients.local_reducer import LocalReducer
 from vrgd_ray.gradients.noise_scale import NoiseScale
 from vrgd_ray.gradients.supported import refuse_unsupported
@@ -231,7 +231,7 @@ class GradientMoments:
 
 def _set_grad(parameter: nn.Parameter, value: Tensor | None) -> None:
     if value is not None:
-        value = value.to(getattr(parameter, "grad_dtype", None) or parameter.dtype)
+        value = cast(value, getattr(parameter, "grad_dtype", None) or parameter.dtype)
     parameter.grad = value
 
 
