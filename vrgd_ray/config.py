@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
@@ -39,8 +40,8 @@ class GsnrBounds:
     """Largest scale of an element, unit-free; the paper uses 1. upper > 0 and finite."""
 
     def __post_init__(self) -> None:
-        _check_number("gsnr_lower", self.lower, 0.0)
-        _check_number("gsnr_upper", self.upper, 0.0, exclusive=True)
+        check_value("gsnr_lower", self.lower)
+        check_value("gsnr_upper", self.upper)
         require(
             self.lower <= self.upper,
             f"gsnr_lower = {self.lower} is above gsnr_upper = {self.upper}; the lower bound must not exceed the upper.",
@@ -91,25 +92,10 @@ class Recipe:
     """Seed of the initialisation, the order of samples and every random draw of the run."""
 
     def __post_init__(self) -> None:
-        self._check_counts()
-        _check_number("lr", self.lr, 0.0, exclusive=True)
-        _check_number("weight_decay", self.weight_decay, 0.0)
-        _check_number("momentum", self.momentum, 0.0, below=1.0)
-        _check_number("gsnr_beta", self.gsnr_beta, 0.0, below=1.0)
-        _check_number("warmup_fraction", self.warmup_fraction, 0.0, at_most=1.0)
-        if self.clip_grad_norm is not None:
-            _check_number("clip_grad_norm", self.clip_grad_norm, 0.0, exclusive=True)
-        _ = self.gsnr_bounds
-
-    def _check_counts(self) -> None:
-        _check_number("epochs", self.epochs, 0.0, exclusive=True)
-        for name, lowest in (("batch_size", 1), ("num_groups", 2), ("seed", 0)):
-            value = getattr(self, name)
-            require(
-                isinstance(value, int) and not isinstance(value, bool) and value >= lowest,
-                f"{name} = {value!r} must be a whole number of at least {lowest}.",
-            )
+        for field in fields(self):
+            check_value(field.name, getattr(self, field.name))
         check_batch_groups(self.batch_size, self.num_groups)
+        _ = self.gsnr_bounds
 
     @property
     def gsnr_bounds(self) -> GsnrBounds:
@@ -143,15 +129,30 @@ class Recipe:
         """
         check_fields(values)
         missing = [f.name for f in fields(cls) if f.name in ("optimizer", "batch_size", "lr") and f.name not in values]
-        require(not missing, f"the recipe lacks {', '.join(missing)}.")
+        require(not missing, f"the recipe lacks {', '.join(missing)}; give a value for each.")
         return cls(**values)
 
 
-def check_fields(values: dict[str, Any]) -> None:
+def check_fields(names: Iterable[str]) -> None:
     """Refuse names that are not fields of `Recipe`, naming the nearest valid one."""
     valid = [f.name for f in fields(Recipe)]
-    for name in values:
-        require(name in valid, f"unknown recipe field {name!r}: {nearest(name, valid)}")
+    for name in names:
+        require(name in valid, f"unknown recipe field {name!r}: {nearest(str(name), valid)}")
+
+
+def check_value(name: str, value: Any) -> None:
+    """Refuse a value that no recipe could have in this field, whatever its other fields."""
+    if name in _COUNTS:
+        _check_count(name, value, *_COUNTS[name])
+    elif name in _NAMES:
+        require(isinstance(value, str) and value != "", f"{name} = {value!r} must be a name, as {_NAMES[name]!r}.")
+    elif name == "gsnr_control":
+        require(
+            value in (None, "constant", "shuffled"),
+            f"gsnr_control = {value!r} must be None (no control), 'constant' or 'shuffled'.",
+        )
+    elif value is not None or name != "clip_grad_norm":
+        _check_number(name, value, **_NUMBERS[name])
 
 
 def check_batch_groups(batch_size: int, num_groups: int) -> None:
@@ -169,20 +170,49 @@ def check_batch_groups(batch_size: int, num_groups: int) -> None:
     )
 
 
-def _check_number(
-    name: str,
-    value: Any,
-    lowest: float,
-    *,
-    exclusive: bool = False,
-    at_most: float = math.inf,
-    below: float = math.inf,
-) -> None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    bound = f"{'above' if exclusive else 'at least'} {lowest:g}"
-    if below != math.inf:
-        bound += f" and below {below:g}"
-    if at_most != math.inf:
-        bound += f" and at most {at_most:g}"
-    inside = number and (value > lowest if exclusive else value >= lowest) and value <= at_most and value < below
-    require(inside, f"{name} = {value!r} must be a finite number, {bound}.")
+_NAMES = {"optimizer": "adamw", "schedule": "cosine"}
+_COUNTS = {"batch_size": (1, math.inf), "num_groups": (2, math.inf), "seed": (0, 2**63 - 1)}
+_NUMBERS: dict[str, dict[str, float]] = {
+    "lr": {"above": 0.0},
+    "epochs": {"above": 0.0},
+    "weight_decay": {"at_least": 0.0},
+    "momentum": {"at_least": 0.0, "below": 1.0},
+    "warmup_fraction": {"at_least": 0.0, "at_most": 1.0},
+    "gsnr_lower": {"at_least": 0.0},
+    "gsnr_upper": {"above": 0.0},
+    "gsnr_beta": {"at_least": 0.0, "below": 1.0},
+    "clip_grad_norm": {"above": 0.0},
+}
+_HOLDS: dict[str, Callable[[float, float], bool]] = {
+    "above": operator.gt,
+    "at_least": operator.ge,
+    "below": operator.lt,
+    "at_most": operator.le,
+}
+
+
+def _check_count(name: str, value: Any, lowest: int, highest: float) -> None:
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    require(
+        whole and lowest <= value <= highest,
+        f"{name} = {value!r} must be a whole number of at least {lowest}"
+        + (f" and at most {highest}." if highest < math.inf else "."),
+    )
+
+
+def _check_number(name: str, value: Any, **bounds: float) -> None:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < math.inf
+    words = " and ".join(f"{bound.replace('_', ' ')} {limit:g}" for bound, limit in bounds.items())
+    require(
+        number and all(_HOLDS[bound](value, limit) for bound, limit in bounds.items()),
+        f"{name} = {value!r} must be a finite number, {words}." + _yaml_hint(value),
+    )
+
+
+def _yaml_hint(value: Any) -> str:
+    """What to write instead where YAML took a number for text, as it does with 1e-3."""
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return ""
+    return " YAML takes it for text; write a point, as in 1.0e-3, not 1e-3." if isinstance(value, str) else ""

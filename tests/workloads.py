@@ -1,0 +1,94 @@
+"""Tiny pipelines for tests; every process that has this folder on its path can load them by name."""
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from vrgd_ray import Recipe, TensorData
+
+CENTRES = torch.tensor([[2.0, 0.0, 0.0, 1.0], [0.0, 2.0, 0.0, -1.0], [0.0, 0.0, 2.0, 0.0]], dtype=torch.float64)
+
+
+class Blobs:
+    """Three Gaussian blobs in four dimensions and a perceptron with tanh: smooth, so rounding stays small."""
+
+    metric = "accuracy"
+    mode = "max"
+    pairable = True
+    reference = Recipe(optimizer="adamw", batch_size=24, lr=0.02, epochs=4)
+
+    def __init__(self, num_train_samples: int = 240, dtype: str = "float32", dropout: float = 0.0) -> None:
+        self.num_train_samples = num_train_samples
+        self.dtype = getattr(torch, dtype)
+        self.dropout = dropout
+
+    def build_model(self):
+        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Dropout(self.dropout), nn.Linear(8, 3)).to(self.dtype)
+
+    def train_data(self):
+        return self._draw(self.num_train_samples, seed=1)
+
+    def validation_data(self):
+        return self._draw(90, seed=2)
+
+    def test_data(self):
+        return self._draw(90, seed=3)
+
+    def loss(self, model, batch):
+        inputs, labels = batch
+        return F.cross_entropy(model(inputs), labels)
+
+    def evaluate(self, model, data):
+        inputs, labels = data.tensors
+        return {"accuracy": (model(inputs).argmax(1) == labels).double().mean().item()}
+
+    def _draw(self, size, seed):
+        generator = torch.Generator().manual_seed(seed)
+        labels = torch.arange(size) % 3
+        noise = torch.randn(size, 4, generator=generator, dtype=torch.float64)
+        return TensorData((CENTRES[labels] + 0.5 * noise).to(self.dtype), labels)
+
+
+class NormedBlobs(Blobs):
+    """The same with batch normalisation and dropout: a model with buffers."""
+
+    def build_model(self):
+        layers = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 3)
+        return nn.Sequential(*layers).to(self.dtype)
+
+
+class Diverging(Blobs):
+    """The loss is `value` from the given pass on; 8 passes are a step of the reference."""
+
+    def __init__(self, after_passes: int = 16, value: float = math.nan) -> None:
+        super().__init__()
+        self.after_passes, self.value, self.passes = after_passes, value, 0
+
+    def loss(self, model, batch):
+        self.passes += 1
+        loss = super().loss(model, batch)
+        return loss * self.value if self.passes > self.after_passes else loss
+
+
+class NanMetric(Blobs):
+    """Trains well, but its metric is not a number."""
+
+    def evaluate(self, model, data):
+        return {"accuracy": math.nan}
+
+
+class Broken(Blobs):
+    """Lacks the member `without`, and has `value` for the member `wrong`."""
+
+    def __init__(self, without: str = "", wrong: str = "", value=None) -> None:
+        super().__init__()
+        if wrong:
+            setattr(self, wrong, value)
+        self.without = without
+
+    def __getattribute__(self, name):
+        if not name.startswith("__") and name == self.__dict__.get("without"):
+            raise AttributeError(name)
+        return super().__getattribute__(name)
