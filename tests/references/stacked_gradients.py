@@ -40,6 +40,13 @@ def group_gradients(module, loss, groups):
     return [torch.stack(stack) if is_used else None for stack, is_used in zip(stacks, used, strict=True)]
 
 
+def groups_with_ratio(ratio, num_groups=8, size=20_000):
+    """Return group gradients with mean 1 and mean^2/variance = ratio in every element, up to float32 rounding."""
+    noise = torch.randn(num_groups, size, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    noise = (noise - noise.mean(0)) / noise.std(0, unbiased=False)
+    return (1.0 + noise / ratio**0.5).float()
+
+
 def assert_moments(module, stacks, rtol=1e-4, atol=1e-7, var_rtol=None):
     """Check `.grad` and `.grad_var` of every trainable parameter against the stacked gradients."""
     parameters = [p for p in module.parameters() if p.requires_grad]

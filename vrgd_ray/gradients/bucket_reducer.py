@@ -17,7 +17,7 @@ from vrgd_ray.gradients.group_sums import Chunk, GroupSums, Moments
 class BucketReducer:
     """Sums [S ; M2 + S^2/n ; n ; use counts] over workers in float32 (float64), bucket by bucket in one fixed order.
 
-    var = sum(M2 + S^2/n)/k - (sum(S)/k)^2, right while mean^2/var stays far below 1e6 in float32. With `compress`
+    var = sum(M2 + S^2/n)/k - (sum(S)/k)^2, in float32 right to 0.4 % where mean^2/var is 1e4. With `compress`
     the first collective carries only [S ; n ; use counts]; after backward the spread around the common mean,
     M2 + n*(S/n - mean)^2, follows in bfloat16: no term is negative, so rounding cannot make it cancel.
 
