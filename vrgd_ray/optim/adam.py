@@ -34,10 +34,10 @@ class AdamLike(LayerOptimizer):
         average: Tensor = layer.state["scale_avg"]
         return average.lerp_(scale.to(average.dtype), _newest_share(group, layer))
 
-    def _weight_block(self, group: Group, block: Block, scale: Tensor) -> Tensor:
+    def _weight_block(self, group: Group, block: Block) -> Tensor:
         averages = [layer.state["scale_avg"] for layer in block.layers]
         torch._foreach_lerp_(block.pieces(averages), block.views, _newest_share(group, block.layers[0]))
-        return block.joined(averages)
+        return block.joined("other", averages)
 
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         adam_rule(group, param, gradient, state, decoupled=self.decoupled)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim.optimizer import ParamsT
 
 from vrgd_ray.optim.batch_scale import BatchScale
-from vrgd_ray.optim.blocks import Block, batches, blocks, plain
+from vrgd_ray.optim.blocks import Block, Scratch, batches, blocks, plain
 from vrgd_ray.optim.checks import checked_gradient, checked_variance, consume, validate_options
 from vrgd_ray.optim.gsnr import apply_control, gsnr_scale
 from vrgd_ray.optim.layer import Group, Layer, State, scaled
@@ -83,8 +83,9 @@ class LayerOptimizer(torch.optim.Optimizer):
                 fast.append(layer)
             else:
                 self._step_layer(group, layer, layer.dtype(wide=wide))
+        scratch = Scratch()
         for batch in batches(fast):
-            self._step_batch(group, batch)
+            self._step_batch(group, batch, scratch)
 
     def _step_layer(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:
         param = layer.param.to(dtype)
@@ -100,15 +101,15 @@ class LayerOptimizer(torch.optim.Optimizer):
         scale = apply_control(scale, group["gsnr_control"], (group["gsnr_seed"], group["gsnr_step"], layer.index))
         return self._weight(group, scale, layer) * layer.grad
 
-    def _step_batch(self, group: Group, batch: list[Layer]) -> None:
-        whole, parts = blocks(batch, whole_buffer=self.layerwise)
+    def _step_batch(self, group: Group, batch: list[Layer], scratch: Scratch) -> None:
+        whole, parts = blocks(batch, scratch, whole_buffer=self.layerwise)
         scale = BatchScale(parts, group["gsnr_bounds"]) if batch[0].variance is not None else None
         for block in parts:
-            mean = block.joined([layer.grad for layer in batch])
             if scale is None:
-                block.buffer.copy_(mean)
+                block.buffer.copy_(block.mean)
             else:
-                torch.mul(self._weight_block(group, block, scale.write(block, mean)), mean, out=block.buffer)
+                scale.write(block)
+                torch.mul(self._weight_block(group, block), block.mean, out=block.buffer)
             self._update_block(group, block)
         self._finish(group, whole)
 
@@ -119,9 +120,9 @@ class LayerOptimizer(torch.optim.Optimizer):
         """What multiplies the mean gradient: the scale, or its running mean."""
         return scale
 
-    def _weight_block(self, group: Group, block: Block, scale: Tensor) -> Tensor:
-        """The same for a block, flat."""
-        return scale
+    def _weight_block(self, group: Group, block: Block) -> Tensor:
+        """The same for a block whose buffer holds the scale, flat."""
+        return block.buffer
 
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         """Apply the base rule to one layer."""

@@ -20,20 +20,22 @@ class BatchScale:
     """
 
     def __init__(self, parts: list[Block], bounds: tuple[float, float]) -> None:
-        self.bounds, self.parts = bounds, parts
+        self.bounds = bounds
+        self.recompute = len(parts) > 1  # else the buffer keeps what was computed for the mean
         self.largest = largest_ratio(parts[0].buffer.dtype)
         self.on_cpu = parts[0].buffer.device.type == "cpu"
         self.exceptions = not self.on_cpu
         self.per_mean = self._of_one(parts) if parts[0].single else self._of_many(parts[0])
 
-    def write(self, block: Block, mean: Tensor) -> Tensor:
-        """Write the block's scale into its buffer; `mean` is the block's mean gradient, flat."""
-        if len(self.parts) > 1:
-            divide(block, mean)
+    def write(self, block: Block) -> Tensor:
+        """Write the block's scale into its buffer."""
+        if self.recompute:
+            divide(block)
         if isinstance(self.per_mean, float) and not self.exceptions:
-            quotient, zero = block.buffer, torch.zeros((), dtype=mean.dtype)
-            return torch.addcmul(zero, quotient, mean, value=self.per_mean, out=quotient).clamp_(*self.bounds)
-        ratio = block.buffer.mul_(mean)
+            zero = torch.zeros((), dtype=block.mean.dtype)
+            torch.addcmul(zero, block.buffer, block.mean, value=self.per_mean, out=block.buffer)
+            return block.buffer.clamp_(*self.bounds)
+        ratio = block.buffer.mul_(block.mean) if block.single else block.buffer
         if self.exceptions:
             ratio.masked_fill_(ratio >= self.largest, math.inf)
         block.multiply(self.per_mean)
@@ -44,10 +46,9 @@ class BatchScale:
         total: Tensor | float = 0.0
         number: Tensor | int = 0
         for block in parts:
-            mean = block.joined([block.layers[0].grad])
-            quotient = divide(block, mean)
+            quotient, mean = divide(block), block.mean
             part = torch.dot(quotient, mean).item() if self.on_cpu else math.nan
-            if 0.0 < part < self.largest or (0.0 < part < math.inf and self._ordinary(quotient, mean)):
+            if 0.0 < part < self.largest or (0.0 < part < math.inf and bool((quotient * mean).amax() < self.largest)):
                 total, number = total + part, number + mean.numel()
                 continue
             self.exceptions = True
@@ -57,13 +58,9 @@ class BatchScale:
             return number / total
         return torch.as_tensor(number, device=total.device).clamp(min=1) / total
 
-    def _ordinary(self, quotient: Tensor, mean: Tensor) -> bool:
-        return bool((quotient * mean).amax() < self.largest)
-
     def _of_many(self, block: Block) -> Tensor:
-        """One over the mean ratio of each of several layers."""
-        mean = block.joined([layer.grad for layer in block.layers])
-        ratio = divide(block, mean) * mean
+        """One over the mean ratio of each of several layers; leaves the ratio in the buffer."""
+        ratio = divide(block).mul_(block.mean)
         totals, counts = block.sums(ratio), block.lengths
         if not self.on_cpu or not bool(((totals > 0) & (totals < self.largest)).all()):
             self.exceptions = True
@@ -73,7 +70,7 @@ class BatchScale:
         return counts / totals
 
 
-def divide(block: Block, mean: Tensor) -> Tensor:
+def divide(block: Block) -> Tensor:
     """Write mean / variance of the block into its buffer."""
-    variance = block.joined([layer.variance for layer in block.layers if layer.variance is not None])
-    return torch.div(mean, variance, out=block.buffer)
+    variances = [layer.variance for layer in block.layers if layer.variance is not None]
+    return torch.div(block.mean, block.joined("other", variances), out=block.buffer)

@@ -1,7 +1,7 @@
-"""The fast path: the scale of many small layers at once, and of a large layer in pieces that stay in the cache.
+"""The fast path's blocks: many small layers at once, and large layers in pieces that stay in the cache.
 
-A step is bound by memory traffic, not by arithmetic. Every block is therefore scaled and updated in one go, in one
-reused buffer, and a layer is read twice at most: once for the mean of its ratio, once for the update.
+A step is bound by memory traffic, not by arithmetic. Every block is therefore scaled and updated in one go, in
+reused buffers, and a layer is read twice at most: once for the mean of its ratio, once for the update.
 """
 
 from __future__ import annotations
@@ -14,26 +14,52 @@ from torch import Tensor
 
 from vrgd_ray.optim.layer import Layer
 
-SMALL = 2**15
-"""Layers below this number of elements are handled together: calls would cost more than their arithmetic."""
+LARGE = 2**15
+"""Layers of at least this number of elements stand alone; handling others together saves calls."""
 
 TINY = 2**10
-"""Layers of fewer elements on average are not even worth a call each."""
+"""Layers of fewer elements, on average of a block, are not even worth a call each."""
 
-BLOCK = {"cpu": 2**18, "cuda": 2**24}
-"""Most elements of a block per kind of device (CPU: 1 MiB in float32, so that a few tensors fit the cache)."""
+TOGETHER = {"cpu": 2**16, "cuda": 2**22}
+"""Most elements of small layers in one block, per kind of device."""
+
+PIECE = {"cpu": 2**18, "cuda": 2**24}
+"""Most elements of a piece of a large layer, per kind of device."""
+
+
+class Scratch:
+    """Flat buffers reused by all blocks of a step: fresh memory would cost as much as the arithmetic on it."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
+
+    def take(self, name: str, size: int, like: Tensor) -> Tensor:
+        """A buffer of the name, with type and device of `like`; its contents are whatever was there."""
+        key = (name, like.dtype, like.device)
+        if key not in self._buffers or self._buffers[key].numel() < size:
+            self._buffers[key] = torch.empty(size, dtype=like.dtype, device=like.device)
+        return self._buffers[key][:size]
+
+    def join(self, name: str, tensors: list[Tensor]) -> Tensor:
+        """Copy contiguous tensors one behind the other."""
+        flat = [tensor.view(-1) for tensor in tensors]
+        return torch.cat(flat, out=self.take(name, sum(map(len, flat)), flat[0]))
 
 
 @dataclass(slots=True)
 class Block:
-    """A piece of one layer, or several small layers whole, with a buffer for what is computed of it."""
+    """A piece of one layer, or several small layers whole."""
 
     layers: list[Layer]
     start: int
+    """Where the piece starts in the flattened layer."""
     buffer: Tensor
-    """Flat scratch of the block's size: first the scale, then the scaled gradient or the direction of the step."""
+    """Flat: in turn the ratio, the scale, and the scaled gradient or the direction of the step."""
     views: list[Tensor]
     """The buffer cut and shaped like `pieces`."""
+    mean: Tensor
+    """Mean gradient, flat."""
+    scratch: Scratch
 
     @property
     def single(self) -> bool:
@@ -47,11 +73,11 @@ class Block:
 
     def pieces(self, tensors: list[Tensor]) -> list[Tensor]:
         """The block's part of one tensor per layer, as views."""
-        return [self._cut(tensors[0])] if self.single else tensors
+        return [cut(tensors[0], self.start, self.buffer)] if self.single else tensors
 
-    def joined(self, tensors: list[Tensor]) -> Tensor:
+    def joined(self, name: str, tensors: list[Tensor]) -> Tensor:
         """The block's part of one tensor per layer as one flat tensor: a view of one layer, a copy of several."""
-        return self._cut(tensors[0]) if self.single else torch.cat([tensor.view(-1) for tensor in tensors])
+        return self.pieces(tensors)[0] if self.single else self.scratch.join(name, tensors)
 
     @property
     def lengths(self) -> Tensor:
@@ -77,21 +103,20 @@ class Block:
 
     @property
     def _tiny(self) -> bool:
-        """Whether a call per layer would cost more than another pass over all elements."""
         return self.buffer.numel() < TINY * len(self.layers)
-
-    def _cut(self, tensor: Tensor) -> Tensor:
-        return tensor.view(-1)[self.start : self.start + self.buffer.numel()]
 
 
 def plain(layer: Layer) -> bool:
     """Whether the fast path applies: one type, contiguous, on a device that has torch's fused kernels."""
-    tensors = [layer.param, layer.grad] + ([layer.variance] if layer.variance is not None else [])
+    param, grad, variance = layer.param, layer.grad, layer.variance
     return (
-        layer.param.device.type in BLOCK
-        and layer.param.dtype in (torch.float32, torch.float64)
-        and all(t.dtype == layer.param.dtype and t.is_contiguous() for t in tensors)
-        and layer.param.numel() > 0
+        param.device.type in PIECE
+        and param.dtype in (torch.float32, torch.float64)
+        and param.is_contiguous()
+        and grad.dtype == param.dtype
+        and grad.is_contiguous()
+        and (variance is None or (variance.dtype == param.dtype and variance.is_contiguous()))
+        and param.numel() > 0
     )
 
 
@@ -100,35 +125,37 @@ def batches(layers: list[Layer]) -> Iterator[list[Layer]]:
     batch: list[Layer] = []
     size, kind = 0, None
     for layer in layers:
-        numel = layer.param.numel()
-        alike = (layer.param.device, layer.param.dtype, layer.step) == kind
-        if batch and (not alike or numel >= SMALL or size + numel > BLOCK[layer.param.device.type]):
+        numel, new_kind = layer.param.numel(), (layer.param.device, layer.param.dtype, layer.step)
+        if batch and (new_kind != kind or numel >= LARGE or size + numel > TOGETHER[layer.param.device.type]):
             yield batch
             batch, size = [], 0
         batch.append(layer)
-        size, kind = size + numel, (layer.param.device, layer.param.dtype, layer.step)
-        if numel >= SMALL:
-            yield batch
-            batch, size = [], 0
+        size, kind = (size + numel if numel < LARGE else TOGETHER[layer.param.device.type]), new_kind
     if batch:
         yield batch
 
 
-def blocks(batch: list[Layer], *, whole_buffer: bool) -> tuple[Block, list[Block]]:
+def blocks(batch: list[Layer], scratch: Scratch, *, whole_buffer: bool) -> tuple[Block, list[Block]]:
     """Return the batch as one block, and cut into blocks that fit the cache; several layers are never cut.
 
     The blocks of a layer share one buffer, or with `whole_buffer` have consecutive parts of one as large as the layer.
     """
-    first, size = batch[0].param, sum(layer.param.numel() for layer in batch)
-    limit = BLOCK[first.device.type] if len(batch) == 1 else size
-    buffer = torch.empty(size if whole_buffer else min(size, limit), dtype=first.dtype, device=first.device)
-    if size <= limit:
-        whole = Block(batch, 0, buffer, split(buffer, batch) if len(batch) > 1 else [buffer])
+    grads, size = [layer.grad for layer in batch], sum(layer.grad.numel() for layer in batch)
+    limit = PIECE[grads[0].device.type] if len(batch) == 1 else size
+    buffer = scratch.take("buffer", size if whole_buffer else min(size, limit), grads[0])
+    if len(batch) > 1:
+        whole = Block(batch, 0, buffer, split(buffer, batch), scratch.join("mean", grads), scratch)
         return whole, [whole]
-    starts = range(0, size, limit)
-    parts = [buffer[start if whole_buffer else 0 :][: min(limit, size - start)] for start in starts]
-    blocks = [Block(batch, start, part, [part]) for start, part in zip(starts, parts, strict=True)]
-    return Block(batch, 0, buffer, [buffer]), blocks
+    parts = []
+    for start in range(0, size, limit):
+        part = buffer[start if whole_buffer else 0 :][: min(limit, size - start)]
+        parts.append(Block(batch, start, part, [part], cut(grads[0], start, part), scratch))
+    return Block(batch, 0, buffer, [buffer], grads[0].view(-1), scratch), parts
+
+
+def cut(tensor: Tensor, start: int, part: Tensor) -> Tensor:
+    """The piece of a layer that a part of its buffer stands for, flat."""
+    return tensor.view(-1)[start : start + part.numel()]
 
 
 def split(flat: Tensor, layers: list[Layer]) -> list[Tensor]:

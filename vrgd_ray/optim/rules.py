@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ def adam_block_rule(group: Group, block: Block, params: list[Tensor], *, decoupl
     """
     step = torch.tensor(float(block.layers[0].step), device=block.buffer.device)
     momenta = [block.pieces([layer.state[name] for layer in block.layers]) for name in ("exp_avg", "exp_avg_sq")]
-    rule = torch._fused_adamw_ if decoupled else torch._fused_adam_
+    rule: Callable[..., None] = torch._fused_adamw_ if decoupled else torch._fused_adam_
     rule(params, block.views, *momenta, [], [step] * len(params), **_adam_options({**group, **changes}))
 
 
