@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from search_spaces.common import suggest_gsnr, suggest_learning_rate, suggest_schedule, suggest_weight_decay
-from vrgd_ray.search.space import SpaceContext, Suggester
+from vrgd_ray import SpaceContext, Suggester
 
 
 def suggest(trial: Suggester, context: SpaceContext) -> dict[str, Any]:

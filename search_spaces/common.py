@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from vrgd_ray.search.space import SpaceContext, Suggester
+from vrgd_ray import SpaceContext, Suggester
 
 
 def suggest_learning_rate(trial: Suggester, context: SpaceContext) -> float:

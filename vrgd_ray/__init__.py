@@ -13,9 +13,20 @@ if TYPE_CHECKING:
     from vrgd_ray.data import TensorData
     from vrgd_ray.gradients import GradientMoments, NoiseScale
     from vrgd_ray.pipeline import Pipeline
+    from vrgd_ray.search.space import SpaceContext, Suggester
 
 __version__ = "0.1.0"
-__all__ = ["ConfigError", "GradientMoments", "GsnrBounds", "NoiseScale", "Pipeline", "Recipe", "TensorData"]
+__all__ = [
+    "ConfigError",
+    "GradientMoments",
+    "GsnrBounds",
+    "NoiseScale",
+    "Pipeline",
+    "Recipe",
+    "SpaceContext",
+    "Suggester",
+    "TensorData",
+]
 
 _HOME = {
     "ConfigError": "vrgd_ray.config",
@@ -24,6 +35,8 @@ _HOME = {
     "NoiseScale": "vrgd_ray.gradients",
     "Pipeline": "vrgd_ray.pipeline",
     "Recipe": "vrgd_ray.config",
+    "SpaceContext": "vrgd_ray.search.space",
+    "Suggester": "vrgd_ray.search.space",
     "TensorData": "vrgd_ray.data",
 }
 

@@ -7,11 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from vrgd_ray.config import require
+
 
 class TensorData:
     """Tensors of equal length, indexed together by an array of sample numbers."""
 
     def __init__(self, *tensors: torch.Tensor) -> None:
+        lengths = [len(tensor) for tensor in tensors]
+        require(len(set(lengths)) == 1, f"TensorData needs tensors of one length, got lengths {lengths}.")
         self.tensors = tensors
 
     def __len__(self) -> int:

@@ -6,8 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
@@ -80,26 +79,27 @@ class PipelineSource:
 
     name: str
     """Name it loads by."""
-    arguments: tuple[tuple[str, Any], ...] = ()
-    """Constructor arguments, as pairs so that the source can be a cache key."""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Constructor arguments."""
     search_path: str = ""
     """Folder to import from, besides the installed packages."""
 
     @classmethod
     def here(cls, name: str, arguments: Mapping[str, Any]) -> PipelineSource:
         """The source of a pipeline that loads in this process, from this working directory."""
-        return cls(name=name, arguments=tuple(sorted(arguments.items())), search_path=os.getcwd())
+        return cls(name=name, arguments=dict(arguments), search_path=os.getcwd())
 
     def open(self) -> Pipeline:
         """The pipeline, loaded once per process: a reused actor keeps it and its data from trial to trial."""
-        return _open(self)
+        if not _opened or _opened[0][0] != self:
+            if self.search_path and self.search_path not in sys.path:
+                sys.path.insert(0, self.search_path)
+            _opened[:] = [(self, load_pipeline(self.name, self.arguments))]
+        return _opened[0][1]
 
 
-@lru_cache(maxsize=1)
-def _open(source: PipelineSource) -> Pipeline:
-    if source.search_path and source.search_path not in sys.path:
-        sys.path.insert(0, source.search_path)
-    return load_pipeline(source.name, dict(source.arguments))
+_opened: list[tuple[PipelineSource, Pipeline]] = []
+"""The one pipeline this process keeps; its arguments may be lists, which no cache of functools would take."""
 
 
 _METHODS = ("build_model", "train_data", "validation_data", "test_data", "loss", "evaluate")
@@ -138,21 +138,28 @@ def check_members(pipeline: Any, name: str) -> None:
     for member, (kind, meaning) in _VALUES.items():
         require(hasattr(pipeline, member), f"pipeline {name} lacks {member}: {meaning}.")
         value = getattr(pipeline, member)
-        require(isinstance(value, kind), f"pipeline {name}: {member} = {value!r} must be {meaning}.")
+        right = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))  # True is an int to Python
+        require(right, f"pipeline {name}: {member} = {value!r} must be {meaning}.")
     require(pipeline.mode in ("max", "min"), f'pipeline {name}: mode = {pipeline.mode!r} must be "max" or "min".')
-    require(pipeline.num_train_samples > 0, f"pipeline {name}: num_train_samples must be above 0.")
+    require(
+        pipeline.num_train_samples > 0,
+        f"pipeline {name}: num_train_samples = {pipeline.num_train_samples} must be above 0.",
+    )
 
 
 def available_pipelines() -> list[str]:
-    """Names of the pipelines that come with the package."""
+    """Names of the pipelines that come with the package; modules whose name begins with _ are helpers."""
     import pkgutil
 
-    import pipelines
-
-    return [f"pipelines.{module.name}" for module in pkgutil.iter_modules(pipelines.__path__)]
+    modules = pkgutil.iter_modules(import_module("pipelines").__path__)
+    return [f"pipelines.{module.name}" for module in modules if not module.name.startswith("_")]
 
 
 def _import(module_name: str) -> Any:
+    require(
+        all(part.isidentifier() for part in module_name.split(".")),
+        f"{module_name!r} is no module name; write package.module or package.module:Class.",
+    )
     try:
         return import_module(module_name)
     except ModuleNotFoundError as error:
@@ -175,6 +182,9 @@ def _find_class(module: Any, class_name: str) -> Any:
     if class_name:
         found = getattr(module, class_name, None)
         require(found is not None, f"{module.__name__} has no {class_name!r}: {nearest(class_name, list(own))}")
+        require(
+            callable(found), f"{module.__name__}:{class_name} must be a class, or a function that returns a pipeline."
+        )
         return found
     require(bool(own), f"module {module.__name__!r} defines no pipeline: no class in it has build_model().")
     require(
@@ -185,10 +195,12 @@ def _find_class(module: Any, class_name: str) -> Any:
 
 
 def _construct(factory: Any, arguments: dict[str, Any]) -> Any:
-    valid = [p for p in inspect.signature(factory).parameters if p not in ("args", "kwargs")]
+    kinds = {name: parameter.kind for name, parameter in inspect.signature(factory).parameters.items()}
+    valid = [name for name, kind in kinds.items() if kind in (kind.POSITIONAL_OR_KEYWORD, kind.KEYWORD_ONLY)]
     for key in arguments:
         require(
-            key in valid, f"unknown pipeline argument {key!r}: {nearest(key, valid) if valid else 'it takes none.'}"
+            key in valid or inspect.Parameter.VAR_KEYWORD in kinds.values(),
+            f"unknown pipeline argument {key!r}: {nearest(key, valid) if valid else 'it takes none.'}",
         )
     try:
         return factory(**arguments)
