@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from vrgd_ray.config import ConfigError, Recipe, check_fields, require
-from vrgd_ray.optim.registry import base_of, is_vr
+from vrgd_ray.config import ConfigError, Recipe, check_fields, check_value, require
+from vrgd_ray.optim.registry import base_of, hyperparameters, is_vr, names
+from vrgd_ray.schedules import create_schedule
 
 LOG_RATIO = 10.0
 """A range from the command line whose ends differ by this factor or more is searched on a log scale."""
@@ -71,6 +72,8 @@ def load_space(optimizer: str, pipeline: Any = None) -> SearchSpace:
     try:
         space: Any = own if own is not None else import_module(name)
     except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
         raise ConfigError(f"no search space for optimizer {optimizer!r}: {name} is missing.") from error
     require(callable(getattr(space, "suggest", None)), f"the search space {space!r} lacks suggest(trial, context).")
     found: SearchSpace = space
@@ -124,24 +127,43 @@ def parse_overrides(settings: Sequence[str], *, every_field: bool = False) -> di
     for setting in settings:
         name, equals, text = setting.partition("=")
         require(bool(equals and text), f"--set {setting!r} must be name=value, name=a,b,c or name=low:high.")
-        check_fields({name: text})
+        check_fields([name])
         fixed = name in ("batch_size", "optimizer", "seed", "epochs") and not every_field
         require(not fixed, f"--set {name} is not searched: it is the same for all trials of a cell; use its own flag.")
-        overrides[name] = _parse_override(setting, text)
+        overrides[name] = _parse_choices(name, text) if ":" not in text else _parse_range(name, text)
     return overrides
 
 
-def _parse_override(setting: str, text: str) -> Override:
-    if ":" not in text:
-        return Override(choices=tuple(_scalar(item) for item in text.split(",")))
+def _parse_choices(name: str, text: str) -> Override:
+    choices = tuple(_scalar(item) for item in text.split(","))
+    for value in choices:
+        check_value(name, value)
+        if name == "schedule":
+            create_schedule(value)
+    return Override(choices=choices)
+
+
+def _parse_range(name: str, text: str) -> Override:
     low, high = (_scalar(item) for item in text.split(":", 1))
     numbers = isinstance(low, (int, float)) and isinstance(high, (int, float))
-    require(numbers and low < high, f"--set {setting!r}: a range is low:high with two numbers, low below high.")
+    require(
+        numbers and low < high and name not in _TEXT_FIELDS,
+        f"--set '{name}={text}': a range is low:high with two numbers, low below high, for a field that is a number.",
+    )
+    check_value(name, low)
+    check_value(name, high)
+    if name not in _WHOLE_FIELDS:
+        low, high = float(low), float(high)
     return Override(low=low, high=high, log=low > 0 and high / low >= LOG_RATIO)
+
+
+_WHOLE_FIELDS = ("batch_size", "num_groups", "seed")
+_TEXT_FIELDS = ("optimizer", "schedule", "gsnr_control")
 
 
 def _scalar(text: str) -> Any:
     """A number where the text is one (also 1e-3, which YAML takes for a string), None for "none", else the text."""
+    text = text.strip()
     for kind in (int, float):
         try:
             return kind(text)
@@ -181,13 +203,28 @@ class OverridingTrial:
 def suggest(
     space: SearchSpace, trial: Suggester, context: SpaceContext, overrides: Mapping[str, Override]
 ) -> dict[str, Any]:
-    """Draw one trial's values: the space's, with overrides in place, and what only the overrides name."""
+    """Draw one trial's values: the space's, with overrides in place, and what only the overrides name.
+
+    Overrides of fields that this optimizer does not use are left out, so that `--set gsnr_lower=...` concerns the VR
+    arm alone.
+
+    Raises:
+        ConfigError: the space suggests a field that the optimizer does not use: the search would tune nothing.
+    """
     values = dict(space.suggest(OverridingTrial(trial, overrides), context))
     check_fields(values)
+    for name in values:
+        require(uses(context.optimizer, name), f"the search space suggests {name}, which {context.optimizer} ignores.")
     for name, override in overrides.items():
-        if name not in values:
+        if name not in values and uses(context.optimizer, name):
             values[name] = override.suggest(name, trial)
     return values
+
+
+def uses(optimizer: str, name: str) -> bool:
+    """Whether a field of the recipe changes anything for this optimizer."""
+    own = hyperparameters(optimizer)
+    return name in own or not any(name in hyperparameters(other) for other in names())
 
 
 class DescribingTrial:
@@ -213,7 +250,25 @@ class DescribingTrial:
 
 
 def describe(space: SearchSpace, context: SpaceContext, overrides: Mapping[str, Override]) -> dict[str, Override]:
-    """Field name -> what will be searched there."""
+    """Field name -> what will be searched there.
+
+    Raises:
+        ConfigError: the ranges of the GSNR bounds overlap, so that a trial could draw them crossed.
+    """
     trial = DescribingTrial()
     values = suggest(space, trial, context, overrides)
-    return {name: trial.asked.get(name, Override(choices=(value,))) for name, value in values.items()}
+    searched = {name: trial.asked.get(name, Override(choices=(value,))) for name, value in values.items()}
+    _check_bounds_apart(searched, context.reference)
+    return searched
+
+
+def _check_bounds_apart(searched: Mapping[str, Override], reference: Recipe) -> None:
+    if not {"gsnr_lower", "gsnr_upper"} & set(searched):
+        return
+    lower = searched.get("gsnr_lower", Override(choices=(reference.gsnr_lower,)))
+    upper = searched.get("gsnr_upper", Override(choices=(reference.gsnr_upper,)))
+    highest, lowest = max(lower.choices or (lower.high,)), min(upper.choices or (upper.low,))
+    require(
+        highest <= lowest,
+        f"gsnr_lower up to {highest:g} and gsnr_upper from {lowest:g} can cross; keep the lower at or below the upper.",
+    )
