@@ -1,4 +1,4 @@
-"""GradientMoments with DistributedDataParallel: every worker must hold what one process gets from the stacked gradients.
+"""GradientMoments with DistributedDataParallel: every worker must hold what one process gets from stacked gradients.
 
 One start of the workers runs all checks of a file, because the start itself takes seconds.
 """
