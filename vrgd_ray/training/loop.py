@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import asdict
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -13,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vrgd_ray.config import ConfigError, Recipe, require
 from vrgd_ray.gradients import GradientMoments
-from vrgd_ray.optim.registry import create_optimizer, hyperparameters, is_vr
+from vrgd_ray.optim.registry import create_optimizer, hyperparameters
 from vrgd_ray.pipeline import Batch, Data, Pipeline
 from vrgd_ray.schedules import create_schedule
 from vrgd_ray.training.batch_plan import BatchPlan
@@ -51,7 +53,8 @@ def count_steps(recipe: Recipe, num_train_samples: int) -> int:
         recipe.batch_size <= num_train_samples,
         f"batch_size = {recipe.batch_size} is above the {num_train_samples} training samples.",
     )
-    steps = math.floor(recipe.epochs * num_train_samples / recipe.batch_size)
+    epochs = Fraction(str(recipe.epochs))  # exact, so that 0.29 of 800 samples are 232 and not one less
+    steps = math.floor(epochs * num_train_samples / recipe.batch_size)
     require(
         steps >= 1,
         f"epochs = {recipe.epochs:g} of {num_train_samples} samples are less than one step of batch_size = "
@@ -95,6 +98,7 @@ class TrainingRun:
         self.evaluation_steps = {round((i + 1) * self.total_steps / evaluations) for i in range(evaluations)}
         self._build()
         self.step, self.seconds, self.curve = 0, 0.0, list[Progress]()
+        self._evaluated: tuple[int, dict[str, float]] = (0, {})
         state = context.initial_state()
         if state is not None:
             self.load_state_dict(state)
@@ -137,11 +141,12 @@ class TrainingRun:
         total = torch.zeros((), device=self.context.device)
         for group in self.plan.groups:
             indices = self.stream.indices(*self.plan.positions(self.step, group))
-            batch = to_device(self.train_data[indices], self.context)
+            # Before the data is read: augmentation may draw too.
             seed_generators(pass_seed(self.recipe.seed, self.step, group), self.context.device)
+            batch = to_device(self.train_data[indices], self.context)
             with self.moments.micro_batch(last=group == self.plan.groups[-1]):
                 loss = self.pipeline.loss(self.model, batch)
-                require(loss.ndim == 0, f"the pipeline's loss() returned the shape {tuple(loss.shape)}, not a scalar.")
+                _check_loss(loss)
                 torch.autograd.backward(loss)
             total += loss.detach()
         return total
@@ -154,18 +159,20 @@ class TrainingRun:
 
     def _report(self) -> None:
         metrics = self._evaluate(self.pipeline.validation_data())
-        metrics["lr"] = self.optimizer.param_groups[0]["lr"]
-        if is_vr(self.recipe.optimizer):
-            pass
+        self._evaluated = (self.step, metrics)
         progress = Progress(
-            step=self.step, total_steps=self.total_steps, samples=self.step * self.recipe.batch_size, metrics=metrics
+            step=self.step,
+            total_steps=self.total_steps,
+            samples=self.step * self.recipe.batch_size,
+            metrics={**metrics, "lr": self.optimizer.param_groups[0]["lr"]},
         )
         self.curve.append(progress)
         self.context.report(progress, self.state_dict)
 
     def _evaluate_split(self, split: Split) -> dict[str, float]:
-        if split == "validation" and self.curve and self.curve[-1].step == self.step:
-            return self.curve[-1].metrics
+        step, metrics = self._evaluated
+        if split == "validation" and step == self.step:
+            return metrics
         return self._evaluate(self.pipeline.test_data() if split == "test" else self.pipeline.validation_data())
 
     def _evaluate(self, data: Data) -> dict[str, float]:
@@ -199,6 +206,7 @@ class TrainingRun:
             "recipe": self.recipe.to_dict(),
             "step": self.step,
             "seconds": self.seconds,
+            "curve": [asdict(point) for point in self.curve],
             "model": self.module.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "noise_scale": self.moments.noise_scale.state_dict(),
@@ -214,9 +222,18 @@ class TrainingRun:
         differing = [f"{key} = {saved.get(key)!r}, not {own[key]!r}" for key in own if saved.get(key) != own[key]]
         require(not differing, f"the checkpoint is of another recipe: {'; '.join(differing)}.")
         self.step, self.seconds = state["step"], state["seconds"]
+        self.curve = [Progress(**point) for point in state["curve"]]
         self.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.moments.noise_scale.load_state_dict(state["noise_scale"])
+
+
+def _check_loss(loss: Any) -> None:
+    require(isinstance(loss, torch.Tensor), f"the pipeline's loss() returned {loss!r}, not a tensor.")
+    require(
+        loss.ndim == 0,
+        f"the pipeline's loss() returned the shape {tuple(loss.shape)}, not a scalar; return the mean over the batch.",
+    )
 
 
 def to_device(batch: Batch, context: Context) -> Batch:
@@ -224,7 +241,8 @@ def to_device(batch: Batch, context: Context) -> Batch:
     if isinstance(batch, torch.Tensor):
         return batch.to(context.device, non_blocking=True)
     if isinstance(batch, (tuple, list)):
-        return type(batch)(to_device(item, context) for item in batch)
+        items = [to_device(item, context) for item in batch]
+        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
     if isinstance(batch, dict):
         return {key: to_device(item, context) for key, item in batch.items()}
     return batch

@@ -1,0 +1,39 @@
+"""Results and progress survive the way through JSON."""
+
+import json
+
+import torch
+from workloads import Blobs
+
+from vrgd_ray.training.context import LocalContext
+from vrgd_ray.training.loop import train
+from vrgd_ray.training.result import Progress, TrainingResult
+
+POINT = Progress(step=5, total_steps=10, samples=160, metrics={"accuracy": 0.5, "lr": 0.01})
+
+
+def test_a_full_result_survives_json():
+    result = TrainingResult(
+        metrics={"accuracy": 0.9}, steps=10, samples=320, seconds=1.5, noise_scale=12.0, curve=[POINT, POINT]
+    )
+    assert TrainingResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+def test_a_broken_result_survives_json():
+    result = TrainingResult(metrics={}, diverged=True, error="ValueError: no")
+    assert TrainingResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+def test_a_result_of_the_loop_is_plain_data():
+    result = train(Blobs(), Blobs.reference, LocalContext())
+    assert TrainingResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+def test_the_local_context_starts_afresh_hands_on_progress_and_takes_no_checkpoint():
+    seen = []
+    context = LocalContext(on_progress=seen.append)
+    assert context.initial_state() is None
+    assert (context.rank, context.world_size, context.device) == (0, 1, torch.device("cpu"))
+    context.report(POINT, state=lambda: 1 / 0)
+    assert seen == [POINT]
+    LocalContext().report(POINT, state=lambda: 1 / 0)
