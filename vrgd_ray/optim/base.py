@@ -14,7 +14,8 @@ from vrgd_ray.optim.batch_scale import BatchScale
 from vrgd_ray.optim.blocks import Block, Scratch, batches, blocks, plain
 from vrgd_ray.optim.checks import checked_gradient, checked_variance, consume, validate_options
 from vrgd_ray.optim.gsnr import apply_control, gsnr_scale
-from vrgd_ray.optim.layer import Group, Layer, State, scaled
+from vrgd_ray.optim.layer import SCALE_AVERAGE, Group, Layer, State, newest_share, scaled
+from vrgd_ray.optim.native import NativeScale, wanted
 
 
 class LayerOptimizer(torch.optim.Optimizer):
@@ -83,9 +84,9 @@ class LayerOptimizer(torch.optim.Optimizer):
                 fast.append(layer)
             else:
                 self._step_layer(group, layer, layer.dtype(wide=wide))
-        scratch = Scratch()
+        scratch, native = Scratch(), scaled(group) and wanted(fast)
         for batch in batches(fast):
-            self._step_batch(group, batch, scratch)
+            self._step_batch(group, batch, scratch, native)
 
     def _step_layer(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:
         param = layer.param.to(dtype)
@@ -94,35 +95,40 @@ class LayerOptimizer(torch.optim.Optimizer):
             layer.param.copy_(param)
 
     def _gradient(self, group: Group, layer: Layer) -> Tensor:
-        """Mean gradient times the scale; the mean gradient itself where the scale is off."""
+        """Mean gradient times the scale, or its running mean; the mean gradient itself where the scale is off."""
         if layer.variance is None:
             return layer.grad
-        scale = gsnr_scale(layer.grad, layer.variance, group["gsnr_bounds"])
-        scale = apply_control(scale, group["gsnr_control"], (group["gsnr_seed"], group["gsnr_step"], layer.index))
-        return self._weight(group, scale, layer) * layer.grad
+        scale, average = self._scale(group, layer), layer.state.get(SCALE_AVERAGE)
+        if average is not None:
+            scale = average.lerp_(scale.to(average.dtype), newest_share(group, layer))
+        return scale * layer.grad
 
-    def _step_batch(self, group: Group, batch: list[Layer], scratch: Scratch) -> None:
+    def _scale(self, group: Group, layer: Layer) -> Tensor:
+        assert layer.variance is not None
+        scale = gsnr_scale(layer.grad, layer.variance, group["gsnr_bounds"])
+        return apply_control(scale, group["gsnr_control"], (group["gsnr_seed"], group["gsnr_step"], layer.index))
+
+    def _step_batch(self, group: Group, batch: list[Layer], scratch: Scratch, native: bool) -> None:
         whole, parts = blocks(batch, scratch, whole_buffer=self.layerwise)
-        scale = BatchScale(parts, group["gsnr_bounds"]) if batch[0].variance is not None else None
+        write = self._writer(group, parts, native and batch[0].param.device.type == "cpu")
         for block in parts:
-            if scale is None:
-                block.buffer.copy_(block.mean)
-            else:
-                scale.write(block)
-                torch.mul(self._weight_block(group, block), block.mean, out=block.buffer)
+            write(block)
             self._update_block(group, block)
         self._finish(group, whole)
 
+    def _writer(self, group: Group, parts: list[Block], native: bool) -> Callable[[Block], None]:
+        """How the gradient that the base rule works on gets into the buffer of a block."""
+        batch = parts[0].layers
+        if batch[0].variance is None:
+            return _copy_mean
+        averages = [layer.state[SCALE_AVERAGE] for layer in batch if SCALE_AVERAGE in layer.state]
+        share = newest_share(group, batch[0]) if averages else 1.0
+        if native:
+            return NativeScale(batch, group["gsnr_bounds"], averages, share).write
+        return BatchScale(parts, group["gsnr_bounds"], averages, share).write
+
     def _prepare(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:
         """Create the state of a layer that is new."""
-
-    def _weight(self, group: Group, scale: Tensor, layer: Layer) -> Tensor:
-        """What multiplies the mean gradient: the scale, or its running mean."""
-        return scale
-
-    def _weight_block(self, group: Group, block: Block) -> Tensor:
-        """The same for a block whose buffer holds the scale, flat."""
-        return block.buffer
 
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         """Apply the base rule to one layer."""
@@ -133,3 +139,7 @@ class LayerOptimizer(torch.optim.Optimizer):
 
     def _finish(self, group: Group, whole: Block) -> None:
         """Apply what needs norms of whole layers, once their blocks are done."""
+
+
+def _copy_mean(block: Block) -> None:
+    block.buffer.copy_(block.mean)

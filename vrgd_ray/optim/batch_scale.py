@@ -12,23 +12,30 @@ from vrgd_ray.optim.gsnr import largest_ratio, mark_exceptions, scale_from_ratio
 
 
 class BatchScale:
-    """The scale of a batch of layers, written block by block into the blocks' buffers.
+    """Writes the scaled gradient of a batch of layers into the blocks' buffers.
 
     Elements without gradient or without noise are rare, and looking for them costs as much as all the rest. Ratios are
     not negative: a sum below the limit of the noise-free proves that every ratio is, and that none is 0/0. Only where
     this fails, or could not be known without waiting for the device, are the exceptions looked for.
     """
 
-    def __init__(self, parts: list[Block], bounds: tuple[float, float]) -> None:
-        self.bounds = bounds
+    def __init__(self, parts: list[Block], bounds: tuple[float, float], averages: list[Tensor], share: float) -> None:
+        self.bounds, self.averages, self.share = bounds, averages, share
         self.recompute = len(parts) > 1  # else the buffer keeps what was computed for the mean
         self.largest = largest_ratio(parts[0].buffer.dtype)
         self.on_cpu = parts[0].buffer.device.type == "cpu"
         self.exceptions = not self.on_cpu
         self.per_mean = self._of_one(parts) if parts[0].single else self._of_many(parts[0])
 
-    def write(self, block: Block) -> Tensor:
-        """Write the block's scale into its buffer."""
+    def write(self, block: Block) -> None:
+        """Write weight * mean into the block's buffer, the weight being the scale or its running mean."""
+        weight = self._scale(block)
+        if self.averages:
+            torch._foreach_lerp_(block.pieces(self.averages), block.views, self.share)
+            weight = block.joined("other", self.averages)
+        torch.mul(weight, block.mean, out=block.buffer)
+
+    def _scale(self, block: Block) -> Tensor:
         if self.recompute:
             divide(block)
         if isinstance(self.per_mean, float) and not self.exceptions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -46,7 +47,7 @@ class Scratch:
         return torch.cat(flat, out=self.take(name, sum(map(len, flat)), flat[0]))
 
 
-@dataclass(slots=True)
+@dataclass
 class Block:
     """A piece of one layer, or several small layers whole."""
 
@@ -57,9 +58,12 @@ class Block:
     """Flat: in turn the ratio, the scale, and the scaled gradient or the direction of the step."""
     views: list[Tensor]
     """The buffer cut and shaped like `pieces`."""
-    mean: Tensor
-    """Mean gradient, flat."""
     scratch: Scratch
+
+    @cached_property
+    def mean(self) -> Tensor:
+        """Mean gradient, flat."""
+        return self.joined("mean", [layer.grad for layer in self.layers])
 
     @property
     def single(self) -> bool:
@@ -144,13 +148,13 @@ def blocks(batch: list[Layer], scratch: Scratch, *, whole_buffer: bool) -> tuple
     limit = PIECE[grads[0].device.type] if len(batch) == 1 else size
     buffer = scratch.take("buffer", size if whole_buffer else min(size, limit), grads[0])
     if len(batch) > 1:
-        whole = Block(batch, 0, buffer, split(buffer, batch), scratch.join("mean", grads), scratch)
+        whole = Block(batch, 0, buffer, split(buffer, batch), scratch)
         return whole, [whole]
     parts = []
     for start in range(0, size, limit):
         part = buffer[start if whole_buffer else 0 :][: min(limit, size - start)]
-        parts.append(Block(batch, start, part, [part], cut(grads[0], start, part), scratch))
-    return Block(batch, 0, buffer, [buffer], grads[0].view(-1), scratch), parts
+        parts.append(Block(batch, start, part, [part], scratch))
+    return Block(batch, 0, buffer, [buffer], scratch), parts
 
 
 def cut(tensor: Tensor, start: int, part: Tensor) -> Tensor:

@@ -12,6 +12,10 @@ Group = dict[str, Any]
 State = dict[str, Any]
 
 
+SCALE_AVERAGE = "scale_avg"
+"""State of Adam kinds: p^, the bias-corrected running mean of the scale."""
+
+
 @dataclass(slots=True)
 class Layer:
     """One parameter tensor that takes part in a step, with everything the step reads and writes."""
@@ -37,3 +41,13 @@ def scaled(group: Group) -> bool:
     """Whether the GSNR scale is on for the group."""
     lower, upper = group.get("gsnr_bounds", (1.0, 1.0))
     return not lower == upper == 1.0
+
+
+def newest_share(group: Group, layer: Layer) -> float:
+    """Weight of the newest scale in its bias-corrected running mean.
+
+    p = b3*p + (1-b3)*s and p^ = p/(1 - b3^t) are together p^ += (1-b3)/(1-b3^t) * (s - p^).
+    """
+    beta3 = group["betas"][2]
+    share: float = (1.0 - beta3) / (1.0 - beta3**layer.step)
+    return share
