@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from dataclasses import asdict
@@ -252,4 +253,7 @@ def _distribute(module: nn.Module, context: Context) -> nn.Module:
     if context.world_size == 1:
         return module
     devices = [context.device] if context.device.type == "cuda" else None
-    return DistributedDataParallel(module, device_ids=devices, broadcast_buffers=False)
+    accepted = inspect.signature(DistributedDataParallel).parameters
+    buffers = "forward_sync_buffers" if "forward_sync_buffers" in accepted else "broadcast_buffers"  # torch < 2.13
+    options: dict[str, Any] = {buffers: False}
+    return DistributedDataParallel(module, device_ids=devices, **options)
