@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import count
+from functools import partial
+from itertools import chain, count
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.optim.optimizer import ParamsT
+from torch.optim.optimizer import ParamsT, StateDict
 
 from vrgd_ray.optim.batch_scale import BatchScale
 from vrgd_ray.optim.blocks import Block, Scratch, batches, blocks, plain
@@ -16,6 +17,7 @@ from vrgd_ray.optim.checks import checked_gradient, checked_variance, consume, v
 from vrgd_ray.optim.gsnr import apply_control, gsnr_scale
 from vrgd_ray.optim.layer import SCALE_AVERAGE, Group, Layer, State, newest_share, scaled
 from vrgd_ray.optim.native import NativeScale, wanted
+from vrgd_ray.optim.statistics import LayerScale, mean_scale, measure, step_ratio
 
 
 class LayerOptimizer(torch.optim.Optimizer):
@@ -61,14 +63,47 @@ class LayerOptimizer(torch.optim.Optimizer):
             self._step_group(group, layers)
         return loss
 
-    def _collect(self) -> list[tuple[Group, list[Layer]]]:
-        index = count()
-        return [(group, self._layers(group, index)) for group in self.param_groups]
+    def layer_scales(self) -> list[LayerScale]:
+        """What the scale did to each layer in the last step; layers without gradient are left out.
 
-    def _layers(self, group: Group, index: count[int]) -> list[Layer]:
-        on = scaled(group)
+        Computed from `.grad` and `.grad_var`, so it costs a step nothing: read it after `step` and before `zero_grad`.
+
+        Raises:
+            RuntimeError: there is no finished step, or its gradients are gone.
+        """
+        pairs: list[tuple[Tensor, Tensor | None]] = []
+        for group, layers in self._collect(stale=True):
+            pairs += [(layer.param, None if layer.variance is None else self._scale(group, layer)) for layer in layers]
+        if not pairs:
+            raise RuntimeError("no gradients to measure the scale of; read it after step() and before zero_grad().")
+        return measure(pairs)
+
+    def mean_scale(self) -> float:
+        """Mean of the scale over all elements in the last step, unit-free; when to read, see `layer_scales`."""
+        return mean_scale(self.layer_scales())
+
+    def step_ratio(self) -> float:
+        """norm(s*m) / norm(m) of the last step over all layers, unit-free; when to read, see `layer_scales`."""
+        return step_ratio(self.layer_scales())
+
+    def load_state_dict(self, state_dict: StateDict) -> None:
+        """Restore options and state, the float32 state of half-precision parameters without rounding."""
+        super().load_state_dict(state_dict)
+        places = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
+        params = chain.from_iterable(group["params"] for group in self.param_groups)
+        for place, param in zip(places, params, strict=True):
+            for name, value in state_dict["state"].get(place, {}).items():
+                if isinstance(value, Tensor) and value.dtype != self.state[param][name].dtype:
+                    self.state[param][name] = value.to(param.device, copy=True)
+
+    def _collect(self, *, stale: bool = False) -> list[tuple[Group, list[Layer]]]:
+        index = count()
+        return [(group, self._layers(group, index, stale)) for group in self.param_groups]
+
+    def _layers(self, group: Group, index: count[int], stale: bool) -> list[Layer]:
+        variance = partial(checked_variance, stale=stale) if scaled(group) else _no_variance
         return [
-            Layer(param, checked_gradient(param), checked_variance(param) if on else None, self.state[param], place)
+            Layer(param, checked_gradient(param), variance(param), self.state[param], place)
             for param, place in zip(group["params"], index, strict=False)
             if param.grad is not None
         ]
@@ -143,3 +178,7 @@ class LayerOptimizer(torch.optim.Optimizer):
 
 def _copy_mean(block: Block) -> None:
     block.buffer.copy_(block.mean)
+
+
+def _no_variance(param: Tensor) -> None:
+    return None

@@ -31,8 +31,8 @@ def checked_gradient(param: Tensor) -> Tensor:
     return gradient
 
 
-def checked_variance(param: Tensor) -> Tensor:
-    """Return the variance that belongs to a parameter's gradient, fresh from the last global batch.
+def checked_variance(param: Tensor, *, stale: bool = False) -> Tensor:
+    """Return the variance that belongs to a parameter's gradient: fresh for a step, `stale` for a look back at one.
 
     Raises:
         RuntimeError: it is missing, of the wrong shape or type, or an earlier step has used it.
@@ -43,8 +43,12 @@ def checked_variance(param: Tensor) -> Tensor:
             f"{_name(param)} has a gradient but no `.grad_var`; {REMEDY} and step after the one with last=True, "
             "or switch the scale off with gsnr_bounds=(1, 1)."
         )
-    if getattr(variance, "consumed", False):
-        raise RuntimeError(f"the gradient of {_name(param)} was used by an earlier step; {REMEDY} before each step.")
+    if getattr(variance, "consumed", False) is not stale:
+        raise RuntimeError(
+            f"no step has used the gradient of {_name(param)} yet; read the scale after step()."
+            if stale
+            else f"the gradient of {_name(param)} was used by an earlier step; {REMEDY} before each step."
+        )
     if variance.shape != param.shape or variance.dtype not in (torch.float32, torch.float64):
         raise RuntimeError(
             f"`.grad_var` of {_name(param)} is {variance.dtype} of shape {tuple(variance.shape)}; "
