@@ -132,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(options: argparse.Namespace) -> int:
     pipeline = _load_pipeline(options)
     plan = _build_plan(options, pipeline)
+    _check(options, plan, pipeline)
     if options.show_space:
         return _show_space(plan, pipeline)
     if options.dry_run:
@@ -169,14 +170,31 @@ def _build_plan(options: argparse.Namespace, pipeline: Pipeline) -> SearchPlan:
         criterion=_criterion(options, pipeline),
         seed=options.seed,
         settings=tuple(options.settings),
-        width=options.concurrent_trials or _default_concurrency(options),
+        width=_default_concurrency(options) if options.concurrent_trials is None else options.concurrent_trials,
     )
 
 
+def _check(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -> None:
+    """Refuse what would only fail once the search is under way."""
+    from vrgd_ray.config import require
+    from vrgd_ray.limit.plan import searched_fields
+    from vrgd_ray.training.batch_plan import BatchPlan
+
+    for name in ("workers_per_trial", "gpus_per_worker", "max_hours"):
+        value = getattr(options, name)
+        lowest = 1 if name == "workers_per_trial" else 0
+        require(value is None or value >= lowest, f"{name} = {value} must be at least {lowest}.")
+    reference = plan.reference
+    BatchPlan(batch_size=reference.batch_size, num_groups=reference.num_groups, world_size=options.workers_per_trial)
+    searched_fields(plan, pipeline)
+
+
 def _criterion(options: argparse.Namespace, pipeline: Pipeline) -> Any:
+    from vrgd_ray.config import require
     from vrgd_ray.limit.criterion import Criterion
 
     margin, relative = _margin(options, pipeline)
+    require(options.seeds >= 2, f"seeds = {options.seeds} must be at least 2; no verdict rests on a single seed.")
     return Criterion(
         margin=margin,
         relative=relative,
@@ -205,17 +223,14 @@ def _default_concurrency(options: argparse.Namespace) -> int:
     if options.gpus_per_worker:
         import torch
 
-        at_once: float = torch.cuda.device_count() / options.gpus_per_worker / options.workers_per_trial
-        return max(1, int(at_once))
-    return max(1, len(os.sched_getaffinity(0)) // options.workers_per_trial)
+        return max(1, int(torch.cuda.device_count() // (options.gpus_per_worker * max(1, options.workers_per_trial))))
+    return max(1, len(os.sched_getaffinity(0)) // max(1, options.workers_per_trial))
 
 
 def _show_space(plan: SearchPlan, pipeline: Pipeline) -> int:
-    from vrgd_ray.search.space import SpaceContext, describe, load_space, parse_overrides
+    from vrgd_ray.limit.plan import searched_fields
 
-    for cell in (plan.reference_cell, *plan.cells()):
-        context = SpaceContext(batch_size=cell.batch_size, optimizer=cell.optimizer, reference=plan.reference)
-        ranges = describe(load_space(cell.optimizer, pipeline), context, parse_overrides(plan.settings))
+    for cell, ranges in searched_fields(plan, pipeline).items():
         print(f"{cell.optimizer} at batch {cell.batch_size}")
         for name, value in ranges.items():
             print(f"  {name:<16} {value}")

@@ -14,11 +14,11 @@ from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.limit.ladder import Ladder
 from vrgd_ray.limit.listener import Listener
-from vrgd_ray.limit.plan import SearchPlan
+from vrgd_ray.limit.plan import SearchPlan, space_context
 from vrgd_ray.pipeline import Pipeline
 from vrgd_ray.search.cell_study import CellStudy, first_guesses
 from vrgd_ray.search.job import Cell, Job
-from vrgd_ray.search.space import SpaceContext, load_space, parse_overrides
+from vrgd_ray.search.space import load_space, parse_overrides
 from vrgd_ray.training.result import TrainingResult
 
 Recorded = Mapping[str, tuple[Job, TrainingResult]]
@@ -185,7 +185,7 @@ class Finder:
         return replace(criterion, alpha=criterion.alpha / len(self.ladders), paired=self.pipeline.pairable)
 
     def _open_tuning(self, cell: Cell) -> CellTuning:
-        context = SpaceContext(batch_size=cell.batch_size, optimizer=cell.optimizer, reference=self.plan.reference)
+        context = space_context(self.plan, cell)
         study = CellStudy(
             load_space(cell.optimizer, self.pipeline),
             context,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,14 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def open(self, plan: dict[str, Any]) -> dict[str, tuple[Job, TrainingResult]]:
-        """Begin a ledger, or read back the jobs of the same plan.
+    def read(self, plan: dict[str, Any]) -> dict[str, tuple[Job, TrainingResult]]:
+        """The finished jobs of the same plan by key; none where the ledger has not begun.
 
         Raises:
             ConfigError: the ledger holds another plan; the message names what differs.
         """
         lines = self._read()
         if not lines:
-            self._append({"search_id": uuid.uuid4().hex, "plan": plan})
             return {}
         saved, own = lines[0]["plan"], json.loads(json.dumps(plan))
         differing = [name for name in own if own[name] != saved.get(name)]
@@ -40,10 +40,17 @@ class Ledger:
         pairs = [(Job.from_dict(line["job"]), TrainingResult.from_dict(line["result"])) for line in lines[1:]]
         return {job.key: (job, result) for job, result in pairs}
 
-    @property
+    def begin(self, plan: dict[str, Any]) -> None:
+        """Write the plan as the first line, unless an earlier start has."""
+        if not self._read():
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._append({"search_id": self.search_id, "plan": plan})
+
+    @cached_property
     def search_id(self) -> str:
-        """Drawn when the ledger was begun; the same for every start of one search."""
-        return str(self._read()[0]["search_id"])
+        """Name of the search for other systems, the same for every start of it."""
+        lines = self._read()
+        return str(lines[0]["search_id"]) if lines else uuid.uuid4().hex
 
     def saved_plan(self) -> dict[str, Any]:
         """The plan the ledger was begun with; empty where there is none."""

@@ -11,7 +11,7 @@ from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.optim.registry import base_of, names
 from vrgd_ray.pipeline import Pipeline
 from vrgd_ray.search.job import Cell
-from vrgd_ray.search.space import parse_overrides
+from vrgd_ray.search.space import Override, SpaceContext, describe, load_space, parse_overrides, uses
 from vrgd_ray.training.loop import count_steps
 
 _SEED_STRIDE = 1000
@@ -107,6 +107,28 @@ class SearchPlan:
     def to_dict(self) -> dict[str, Any]:
         """Plain dict for the ledger; two plans are the same search where these are equal."""
         return asdict(self)
+
+
+def searched_fields(plan: SearchPlan, pipeline: Pipeline) -> dict[Cell, dict[str, Override]]:
+    """What will be searched in every cell, field by field; checked whole, so that no trial fails an hour later.
+
+    Raises:
+        ConfigError: a setting that no optimizer of the search uses, or ranges that could cross.
+    """
+    overrides = parse_overrides(plan.settings)
+    cells = {plan.reference_cell, *plan.cells()}
+    for name in overrides:
+        used = any(uses(cell.optimizer, name) for cell in cells)
+        require(used, f"--set {name}: none of {', '.join(sorted({c.optimizer for c in cells}))} uses {name}.")
+    return {
+        cell: describe(load_space(cell.optimizer, pipeline), space_context(plan, cell), overrides)
+        for cell in sorted(cells)
+    }
+
+
+def space_context(plan: SearchPlan, cell: Cell) -> SpaceContext:
+    """What the space of a cell may depend on."""
+    return SpaceContext(batch_size=cell.batch_size, optimizer=cell.optimizer, reference=plan.reference)
 
 
 def default_ladder(pipeline: Pipeline, max_batch_size: int | None) -> tuple[int, ...]:

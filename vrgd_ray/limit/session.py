@@ -6,7 +6,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,20 +74,26 @@ class SearchSession:
             ConfigError: the folder holds another search, or the tracking server cannot be reached.
         """
         started = time.monotonic()
-        self.folder.path.mkdir(parents=True, exist_ok=True)
-        recorded = self.folder.ledger.open(self.plan.to_dict())
-        self.tracker.start(name=self.folder.path.name, search_id=self.folder.ledger.search_id, params=self._params())
-        display = make_display(lambda: finder)
-        listeners: list[Listener] = [self.folder.ledger, TrackingListener(self.tracker), display]
-        finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
-        source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
-        signal.signal(signal.SIGTERM, _interrupt)
-        try:
-            with display, self.connect():
-                run_search(finder, source, self.resources, storage=self.storage)
-        finally:
-            result = self._write(finder, time.monotonic() - started)
+        ledger = self.folder.ledger
+        recorded = ledger.read(self.plan.to_dict())
+        # Whatever can be refused is refused before the first line is written.
+        with self.connect():
+            self.tracker.start(name=self.folder.path.name, search_id=ledger.search_id, params=self._params())
+            ledger.begin(self.plan.to_dict())
+            display = make_display(lambda: finder)
+            listeners: list[Listener] = [ledger, TrackingListener(self.tracker), display]
+            finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
+            try:
+                self._search(finder, display)
+            finally:
+                result = self._write(finder, time.monotonic() - started)
         return result
+
+    def _search(self, finder: Finder, display: Display) -> None:
+        signal.signal(signal.SIGTERM, _interrupt)
+        source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
+        with display, suppress(KeyboardInterrupt):
+            run_search(finder, source, self.resources, storage=self.storage)
 
     def _write(self, finder: Finder, seconds: float) -> dict[str, Any]:
         best = self.folder.path / "best.yaml"

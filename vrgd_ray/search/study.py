@@ -149,8 +149,6 @@ def _trainable(
 def _run_nested(
     pipeline: PipelineSource, recipe: Recipe, split: Split, resources: TrialResources, storage: str, key: str
 ) -> TrainingResult:
-    from ray.tune.integration.ray_train import TuneReportCallback
-
     group = WorkerGroup(
         num_workers=resources.workers,
         gpus_per_worker=resources.gpus_per_worker,
@@ -158,6 +156,6 @@ def _run_nested(
         name=key.replace("/", "-"),
     )
     try:
-        return train_on_workers(pipeline.open, recipe, group, split=split, callbacks=[TuneReportCallback()])
+        return train_on_workers(pipeline.open, recipe, group, split=split)
     except Exception as error:  # as in run_trial: recorded, counts as the worst result, never ends the search
         return broken_result(error)

@@ -22,5 +22,7 @@ def run_trial(source: PipelineSource, recipe: Recipe, split: Split, *, use_gpu: 
 
 def broken_result(error: BaseException) -> TrainingResult:
     """The result of a run that an exception ended."""
-    lines = str(error).strip().splitlines() or [""]
-    return TrainingResult(metrics={}, diverged=True, error=f"{type(error).__name__}: {lines[0][:300]}")
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [""]
+    # Ray's errors open with a generality and close with what happened in the worker.
+    said = lines[0] if len(lines) == 1 else f"{lines[0]} {lines[-1]}"
+    return TrainingResult(metrics={}, diverged=True, error=f"{type(error).__name__}: {said[:300]}")

@@ -18,7 +18,7 @@ from vrgd_ray.config import ConfigError, Recipe
 from vrgd_ray.pipeline import Pipeline
 from vrgd_ray.training.checkpoint import load_state, save_state
 from vrgd_ray.training.context import StateFunction
-from vrgd_ray.training.loop import train
+from vrgd_ray.training.loop import TrainingRun
 from vrgd_ray.training.result import Progress, Split, TrainingResult
 
 RESULT_FILE = "result.json"
@@ -70,27 +70,26 @@ class RayTrainContext:
 
     def report(self, progress: Progress, state: StateFunction) -> None:
         """Report the progress with a checkpoint written by rank 0."""
-        self._report({"step": progress.step, "samples": progress.samples, **progress.metrics}, state(), None)
+        self._report({"step": progress.step, "samples": progress.samples, **progress.metrics}, state, None)
 
-    def finish(self, result: TrainingResult) -> None:
-        """Report the final result in a file beside the last checkpoint's state."""
-        self._report({"samples": result.samples, **result.metrics}, None, result)
+    def finish(self, result: TrainingResult, state: StateFunction) -> None:
+        """Report the final result in a file beside the final state."""
+        self._report({"samples": result.samples, **result.metrics}, state, result)
 
-    def _report(self, metrics: dict[str, Any], state: dict[str, Any] | None, result: TrainingResult | None) -> None:
+    def _report(self, metrics: dict[str, Any], state: StateFunction, result: TrainingResult | None) -> None:
         if self.rank > 0:
             self._train.report({})
             return
         with tempfile.TemporaryDirectory() as name:
             directory = Path(name)
-            if state is not None:
-                save_state(directory, state)
+            save_state(directory, state())
             if result is not None:
                 (directory / RESULT_FILE).write_text(json.dumps(result.to_dict()))
             self._train.report(metrics, checkpoint=self._train.Checkpoint.from_directory(directory))
 
 
 def train_on_workers(
-    open_pipeline: Callable[[], Pipeline], recipe: Recipe, group: WorkerGroup, *, split: Split, callbacks: Any = ()
+    open_pipeline: Callable[[], Pipeline], recipe: Recipe, group: WorkerGroup, *, split: Split
 ) -> TrainingResult:
     """Train a recipe on a group of Ray Train workers and return rank 0's result.
 
@@ -99,7 +98,6 @@ def train_on_workers(
         recipe: what to train.
         group: workers and storage.
         split: data the final metrics are read on.
-        callbacks: Ray Train callbacks, as TuneReportCallback inside a Tune trial.
 
     Raises:
         RuntimeError: the run failed more often than `group.max_failures`.
@@ -111,7 +109,8 @@ def train_on_workers(
         context = RayTrainContext()
         if context.device.type == "cpu":
             torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
-        context.finish(train(open_pipeline(), recipe, context, split=split))
+        run = TrainingRun(open_pipeline(), recipe, context)
+        context.finish(run.run(split), run.state_dict)
 
     trainer = TorchTrainer(
         worker,
@@ -125,7 +124,6 @@ def train_on_workers(
             storage_path=group.storage,
             failure_config=FailureConfig(max_failures=group.max_failures),
             checkpoint_config=CheckpointConfig(num_to_keep=2),
-            callbacks=list(callbacks),
         ),
     )
     outcome = trainer.fit()

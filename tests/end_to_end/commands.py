@@ -1,0 +1,51 @@
+"""Running the commands as a user does, in a process of their own."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+from mlflow import MlflowClient
+
+SMALL = ["--trials", "2", "--seeds", "2", "--epochs", "2", "--batch-sizes", "64,128", "--concurrent-trials", "2"]
+
+
+def start(folder, *arguments, module="tune"):
+    """Start the command in a session of its own, so that a signal can reach all of it."""
+    command = [sys.executable, "-m", f"vrgd_ray.{module}", *arguments]
+    output = (folder / "output.txt").open("a")
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        command, cwd=folder, stdout=output, stderr=output, start_new_session=True, env=environment
+    )
+
+
+def run(folder, *arguments, module="tune"):
+    """Run the command to its end; return its exit status and everything it printed."""
+    status = start(folder, *arguments, module=module).wait(timeout=280)
+    return status, (folder / "output.txt").read_text()
+
+
+def wait_for_runs(folder, process, count, name="digits"):
+    """Return once the ledger holds so many finished runs."""
+    ledger, deadline = folder / "runs" / name / "ledger.jsonl", time.monotonic() + 120
+    while not ledger.exists() or ledger.read_text().count("\n") <= count:
+        assert process.poll() is None, (folder / "output.txt").read_text()
+        assert time.monotonic() < deadline, (folder / "output.txt").read_text()
+        time.sleep(0.05)
+
+
+def result(folder, name="digits"):
+    return json.loads((folder / "runs" / name / "result.json").read_text())
+
+
+def tracked_runs(folder):
+    client = MlflowClient(tracking_uri=f"sqlite:///{folder}/runs/mlflow.db")
+    return client.search_runs([client.get_experiment_by_name("vrgd").experiment_id], max_results=1000)
+
+
+def verdicts(found):
+    """What a search claims, without what depends on the clock."""
+    timed = ("samples_per_second",)
+    return [{key: value for key, value in cell.items() if key not in timed} for cell in found["cells"]]

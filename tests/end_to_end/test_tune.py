@@ -1,0 +1,118 @@
+"""`vrgd tune` on the digits with a tiny budget, through Ray, Optuna and a real MLflow database."""
+
+import json
+import signal
+from collections import Counter
+
+import commands
+import pytest
+import yaml
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """One undisturbed search that the tests below read from all sides."""
+    folder = tmp_path_factory.mktemp("finished")
+    status, output = commands.run(folder, *commands.SMALL)
+    assert status == 0, output
+    return folder, output
+
+
+def test_result_file_has_the_promised_fields(finished):
+    found = commands.result(finished[0])
+    assert found["status"] == "finished"
+    assert {"schema_version", "pipeline", "metric", "mode", "margin", "alpha", "looks"} <= set(found)
+    assert {"reference", "control", "cells", "largest", "recommended", "cost", "versions"} <= set(found)
+    assert {"recipe", "values", "mean", "std"} <= set(found["reference"])
+    cell_fields = "batch_size optimizer num_groups trials diverged seeds values mean std difference lower upper verdict"
+    for cell in found["cells"]:
+        assert {*cell_fields.split(), "claim", "steps", "samples_per_second", "recipe"} <= set(cell)
+    assert [(c["batch_size"], c["optimizer"]) for c in found["cells"]] == [
+        (64, "adamw"),
+        (128, "adamw"),
+        (32, "vr_adamw"),
+        (64, "vr_adamw"),
+        (128, "vr_adamw"),
+    ]
+    assert (found["margin"], found["looks"], found["alpha"]) == (0.01, [2, 4], 0.05)
+
+
+def test_every_tested_cell_had_equal_trials_and_more_than_one_seed(finished):
+    found = commands.result(finished[0])
+    tested = [cell for cell in found["cells"] if cell["verdict"] != "not tested"]
+    assert tested
+    for cell in tested:
+        assert cell["trials"] == found["reference"]["trials"] == 2
+        assert len(cell["values"]) >= 2
+
+
+def test_output_ends_with_table_sentence_and_where_to_look(finished):
+    output = finished[1]
+    assert "vr_adamw at batch 32" in output
+    assert "difference" in output
+    assert "No batch above 32" in output or "Largest batch without loss" in output
+    assert "python -m vrgd_ray.train --config runs/digits/best.yaml" in output
+    assert "mlflow ui --backend-store-uri sqlite:///" in output
+    assert "Traceback" not in output
+
+
+def test_best_yaml_is_the_recommended_recipe(finished):
+    folder = finished[0]
+    best = yaml.safe_load((folder / "runs/digits/best.yaml").read_text())
+    assert best["pipeline"] == "pipelines.digits"
+    assert best["recipe"] == commands.result(folder)["recommended"]["recipe"]
+
+
+def test_report_is_one_page_with_the_verdict(finished):
+    page = (finished[0] / "runs/digits/report.html").read_text()
+    assert "<svg" in page
+    assert "vr_adamw" in page
+
+
+def test_mlflow_holds_one_parent_and_one_run_for_every_training_run(finished):
+    folder = finished[0]
+    runs = commands.tracked_runs(folder)
+    ledger = [json.loads(line) for line in (folder / "runs/digits/ledger.jsonl").read_text().splitlines()][1:]
+    (parent,) = [run for run in runs if run.data.tags["role"] == "parent"]
+    children = [run for run in runs if run is not parent]
+    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
+    assert Counter(run.data.tags["role"] for run in children) == Counter(line["job"]["role"] for line in ledger)
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    for run in children:
+        assert run.data.params["batch_size"] == run.data.tags["batch_size"]
+        assert run.data.params["optimizer"] == run.data.tags["optimizer"]
+        assert "accuracy" in run.data.metrics
+    decided = [run for run in children if run.data.tags["role"] in ("confirm", "control")]
+    assert all(run.data.tags["verdict"] in ("accept", "reject", "inconclusive") for run in decided)
+
+
+def test_interrupted_by_ctrl_c_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
+    process = commands.start(tmp_path, *commands.SMALL)
+    commands.wait_for_runs(tmp_path, process, 6)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130, (tmp_path / "output.txt").read_text()
+    assert commands.result(tmp_path)["status"] == "interrupted"
+    assert "RUNNING" not in {run.info.status for run in commands.tracked_runs(tmp_path)}
+
+    status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
+    assert status == 0, output
+    assert commands.verdicts(commands.result(tmp_path)) == commands.verdicts(commands.result(finished[0]))
+    runs = commands.tracked_runs(tmp_path)
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    keys = [run.data.tags.get("vrgd.key") for run in runs]
+    assert len(keys) == len(set(keys)) == len(commands.tracked_runs(finished[0]))
+
+
+@pytest.mark.slow
+def test_killed_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
+    process = commands.start(tmp_path, *commands.SMALL)
+    commands.wait_for_runs(tmp_path, process, 9)
+    process.kill()
+    process.wait(timeout=60)
+    status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
+    assert status == 0, output
+    assert commands.verdicts(commands.result(tmp_path)) == commands.verdicts(commands.result(finished[0]))
+    lines = [json.loads(line) for line in (tmp_path / "runs/digits/ledger.jsonl").read_text().splitlines()]
+    keys = [f"{job['role']}/{job['cell']}/{job['index']}" for job in (line["job"] for line in lines[1:])]
+    assert len(keys) == len(set(keys))
+    assert {run.info.status for run in commands.tracked_runs(tmp_path)} == {"FINISHED"}

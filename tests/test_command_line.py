@@ -1,0 +1,151 @@
+"""Command lines that are refused, in one sentence with status 2, and what needs no training."""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import nullcontext
+
+import pytest
+
+from vrgd_ray import __main__, cli, train, tune
+
+REFUSED = [
+    (["--pipeline", "pipelines.digit"], "did you mean 'pipelines.digits'"),
+    (["--pipeline", "pipelines.digits:Digit"], "did you mean 'Digits'"),
+    (["--pipeline-args", "size=3"], "unknown pipeline argument 'size'"),
+    (["--pipeline-args", "size"], "key=value"),
+    (["--optimizers", "vr_adamww"], "did you mean 'vr_adamw'"),
+    (["--batch-sizes", "32,100"], "nearest that are: 96 and 104"),
+    (["--batch-sizes", "32,4096"], "above the 1149 training samples"),
+    (["--batch-sizes", "8,64"], "below the reference batch 32"),
+    (["--num-groups", "64"], "less than one sample"),
+    (["--num-groups", "1"], "num_groups = 1"),
+    (["--max-batch-size", "16"], "max_batch_size = 16"),
+    (["--set", "lr=-1"], "lr = -1"),
+    (["--set", "lr=0"], "lr = 0"),
+    (["--set", "lrr=1"], "did you mean 'lr'"),
+    (["--set", "gsnr_lower=2", "--set", "gsnr_upper=1"], "can cross"),
+    (["--set", "schedule=cosin"], "did you mean 'cosine'"),
+    (["--set", "lr"], "name=value"),
+    (["--alpha", "0"], "alpha = 0"),
+    (["--alpha", "0.7"], "alpha = 0.7"),
+    (["--margin", "-0.1"], "margin = -0.1"),
+    (["--margin", "wide"], "--margin 'wide'"),
+    (["--seeds", "1"], "seeds = 1"),
+    (["--trials", "0"], "trials = 0"),
+    (["--epochs", "0"], "epochs = 0"),
+    (["--epochs", "nan"], "epochs = nan"),
+    (["--workers-per-trial", "0"], "workers_per_trial = 0"),
+    (["--workers-per-trial", "9"], "at most 8 workers"),
+    (["--concurrent-trials", "0"], "concurrent_trials = 0"),
+    (["--gpus-per-worker", "-1"], "gpus_per_worker = -1"),
+    (["--max-hours", "-1"], "max_hours = -1"),
+    (["--name", "../elsewhere"], "--name"),
+    (["--resume"], "nothing to resume"),
+    (["--tracking-uri", "nonsense://x"], "nonsense://x"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), REFUSED, ids=lambda value: " ".join(value) if list is type(value) else ""
+)
+def test_bad_input_gets_a_sentence_and_status_2_and_leaves_nothing(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vrgd_ray.training.worker.connect", lambda *a, **k: nullcontext())
+    monkeypatch.setattr("vrgd_ray.limit.session.run_search", lambda *a, **k: pytest.fail("the search began"))
+    assert tune.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "runs" / "digits").exists()
+
+
+def test_a_name_that_exists_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    assert tune.main(["--name", "mine"]) == 2
+    assert "--resume" in capsys.readouterr().err
+
+
+def test_show_space_prints_every_searched_field(capsys):
+    assert tune.main(["--show-space", "--set", "gsnr_upper=2", "--batch-sizes", "64", "--set", "num_groups=8,16"]) == 0
+    text = capsys.readouterr().out
+    assert "vr_adamw at batch 64" in text
+    assert re.search(r"gsnr_upper +fixed 2", text)
+    assert re.search(r"num_groups +one of 8, 16", text)
+    assert re.search(r"lr +0\.000849 to 0\.0212 on a log scale", text)
+
+
+def test_dry_run_states_plan_and_cost_and_trains_nothing(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert tune.main(["--dry-run", "--batch-sizes", "64,128"]) == 0
+    text = capsys.readouterr().out
+    # 6 cells of 8 trials; seeds: 5 per candidate and 2 x 5 for the reference and its control, or twice that.
+    assert "83 runs if every cell is decided at the first look, 118 if none is" in text
+    assert re.search(r"Samples: [\d.]+ to [\d.]+ million", text)
+    assert "standard deviations" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--trials", "x"]])
+def test_help_and_argument_errors_answer_within_two_seconds(arguments):
+    started = time.monotonic()
+    done = subprocess.run([sys.executable, "-m", "vrgd_ray.tune", *arguments], capture_output=True, text=True)
+    assert time.monotonic() - started < 2
+    assert done.returncode == (0 if arguments == ["--help"] else 2)
+    assert "usage: vrgd tune" in done.stdout + done.stderr
+
+
+def test_help_states_the_default_margin_and_its_reason():
+    text = tune.build_parser().format_help()
+    assert f"it is {tune.DEFAULT_MARGIN} of the" in text
+    assert "spread over seeds" in text
+
+
+def test_installed_command_has_both_subcommands(capsys):
+    assert __main__.main(["--help"]) == 0
+    assert "tune" in capsys.readouterr().out
+    assert __main__.main([]) == 2
+    assert __main__.main(["tun"]) == 2
+
+
+CONFIG = "pipeline: pipelines.digits\nrecipe: {optimizer: adamw, batch_size: 32, lr: 0.01, epochs: 1}\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "arguments", "message"),
+    [
+        (None, [], "cannot be read"),
+        ("pipeline: [", [], "cannot be read"),
+        ("recipe: {}", [], "must hold pipeline and recipe"),
+        (CONFIG.replace("lr:", "lrr:"), [], "did you mean 'lr'"),
+        (CONFIG.replace("adamw", "adamx"), [], "did you mean 'adam"),
+        (CONFIG.replace("digits", "digit"), [], "did you mean 'pipelines.digits'"),
+        (CONFIG, ["--workers", "0"], "--workers 0"),
+        (CONFIG, ["--workers", "9"], "at most 8 workers"),
+        (CONFIG, ["--set", "lr=1:2"], "one value"),
+        (CONFIG, ["--set", "schedule=cosin"], "did you mean 'cosine'"),
+        (CONFIG, ["--set", "batch_size=33"], "multiple"),
+    ],
+)
+def test_train_refuses_bad_input(config, arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    if config is not None:
+        (tmp_path / "best.yaml").write_text(config)
+    assert train.main(["--config", "best.yaml", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_pipeline_arguments_read_numbers_and_words():
+    assert cli.pipeline_arguments(["size=3", "name=abc", "flag=true"]) == {"size": 3, "name": "abc", "flag": True}
+
+
+def test_command_line_can_be_typed_again(monkeypatch):
+    monkeypatch.setattr(sys, "argv", [os.fspath("/usr/bin/vrgd"), "tune", "--set", "lr=1 2"])
+    assert cli.command_line("tune") == "python -m vrgd_ray.tune --set 'lr=1 2'"

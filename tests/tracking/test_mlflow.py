@@ -1,0 +1,125 @@
+"""MLflow on a real sqlite database: what is written, what a restart and an outage leave behind."""
+
+import pytest
+from mlflow import MlflowClient
+
+from vrgd_ray.config import ConfigError
+from vrgd_ray.tracking.mlflow import MlflowTracker
+from vrgd_ray.tracking.tracker import RunRecord
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    """One database for all tests, since making one takes seconds; each test has its own experiment."""
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
+
+
+@pytest.fixture
+def open_tracker(database, request):
+    def opened():
+        tracker = MlflowTracker(database, request.node.name)
+        tracker.start(name="search", search_id="abc", params={"trials": 8})
+        return tracker
+
+    return opened
+
+
+def record(index=0, **changes):
+    values = {
+        "key": f"search/adamw/64/{index}",
+        "name": f"adamw 64 search {index}",
+        "tags": {"batch_size": "64", "optimizer": "adamw", "role": "search"},
+        "params": {"lr": 0.1},
+        "metrics": {"accuracy": 0.9},
+        "series": [(640, {"accuracy": 0.5}), (1280, {"accuracy": 0.9})],
+    }
+    return RunRecord(**{**values, **changes})
+
+
+def runs(database, experiment, condition=""):
+    client = MlflowClient(tracking_uri=database)
+    found = client.get_experiment_by_name(experiment)
+    return client.search_runs([found.experiment_id], condition)
+
+
+def test_children_of_one_parent_with_tags_params_and_series(open_tracker, database, request):
+    tracker = open_tracker()
+    tracker.log_run(record())
+    tracker.tag_runs(["search/adamw/64/0"], {"verdict": "accept"})
+    tracker.finish("FINISHED", metrics={"largest_batch_size": 64.0}, artifacts=[])
+    (child,) = runs(database, request.node.name, "tags.role = 'search'")
+    (parent,) = runs(database, request.node.name, "tags.role = 'parent'")
+    assert child.data.tags["mlflow.parentRunId"] == parent.info.run_id
+    assert (child.data.tags["verdict"], child.data.params["lr"]) == ("accept", "0.1")
+    history = MlflowClient(tracking_uri=database).get_metric_history(child.info.run_id, "accuracy")
+    assert [(m.step, m.value) for m in history] == [(640, 0.5), (1280, 0.9)]
+    assert {parent.info.status, child.info.status} == {"FINISHED"}
+    assert parent.data.metrics["largest_batch_size"] == 64.0
+
+
+def test_a_restart_finds_its_parent_and_repeats_no_child(open_tracker, database, request):
+    open_tracker().log_run(record(0))  # and then the process was killed: the parent is left running
+    tracker = open_tracker()
+    tracker.log_run(record(0))
+    tracker.log_run(record(1))
+    tracker.finish("FINISHED", metrics={}, artifacts=[])
+    found = runs(database, request.node.name)
+    assert sorted(run.data.tags.get("vrgd.key", "parent") for run in found) == [
+        "parent",
+        "search/adamw/64/0",
+        "search/adamw/64/1",
+    ]
+    assert {run.info.status for run in found} == {"FINISHED"}
+
+
+def test_a_child_left_half_written_is_replaced(open_tracker, database, request):
+    tracker = open_tracker()
+    tracker._client.create_run(
+        tracker._experiment_id, tags={"mlflow.parentRunId": tracker._parent_id, "vrgd.key": record().key}
+    )
+    tracker = open_tracker()
+    tracker.log_run(record())
+    (child,) = runs(database, request.node.name, "tags.`vrgd.key` LIKE 'search%'")
+    assert (child.info.status, child.data.metrics["accuracy"]) == ("FINISHED", 0.9)
+
+
+def test_an_outage_is_said_once_stops_nothing_and_is_made_up_for(open_tracker, database, request, monkeypatch, capsys):
+    tracker = open_tracker()
+
+    def gone(*arguments, **options):
+        raise ConnectionError("connection refused")
+
+    with monkeypatch.context() as outage:
+        outage.setattr(tracker._client, "log_batch", gone)
+        for index in range(3):
+            tracker.log_run(record(index))
+            tracker._next_try = 0.0
+    assert capsys.readouterr().err.count("does not answer") == 1
+    tracker.finish("FINISHED", metrics={}, artifacts=[])
+    children = runs(database, request.node.name, "tags.role = 'search'")
+    assert sorted(run.data.tags["vrgd.key"] for run in children) == [record(index).key for index in range(3)]
+    assert {run.info.status for run in children} == {"FINISHED"}
+
+
+def test_what_never_could_be_written_is_said_at_the_end(open_tracker, monkeypatch, capsys):
+    tracker = open_tracker()
+    monkeypatch.setattr(tracker, "_log_run", lambda record: 1 / 0)
+    tracker.log_run(record())
+    tracker.finish("FINISHED", metrics={}, artifacts=[])
+    assert "could not be written" in capsys.readouterr().err
+
+
+def test_an_unreachable_server_is_refused_at_the_start(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
+    tracker = MlflowTracker("http://127.0.0.1:9", "none")
+    with pytest.raises(ConfigError, match=r"http://127.0.0.1:9 cannot be used.*--tracking-uri"):
+        tracker.start(name="search", search_id="abc", params={})
+
+
+def test_a_diverged_run_is_marked_failed_and_bad_numbers_are_left_out(open_tracker, database, request):
+    tracker = open_tracker()
+    tracker.log_run(record(status="FAILED", metrics={}, series=[(640, {"accuracy": float("nan")})]))
+    (child,) = runs(database, request.node.name, "tags.role = 'search'")
+    assert child.info.status == "FAILED"
+    assert "accuracy" not in child.data.metrics
