@@ -8,13 +8,16 @@ from typing import Any
 from vrgd_ray import SpaceContext, Suggester
 
 
-def suggest_learning_rate(trial: Suggester, context: SpaceContext) -> float:
+def suggest_learning_rate(trial: Suggester, context: SpaceContext, low: float, high: float) -> float:
     """From a fifth of the square-root-scaled reference rate to five times it, or twice the linearly scaled if more.
 
     Square root and linear scaling are the two rules of the literature (arXiv 1706.02677, arXiv 1904.00962); the best
-    rate at a large batch usually lies between them.
+    rate at a large batch usually lies between them. A reference of another family says nothing about this one: then
+    low to high, scaled by the square root.
     """
     rate, ratio = context.reference.lr, context.batch_ratio
+    if not context.same_family:
+        return trial.suggest_float("lr", low * math.sqrt(ratio), high * math.sqrt(ratio), log=True)
     root = rate * math.sqrt(ratio)
     return trial.suggest_float("lr", root / 5, max(5 * root, 2 * rate * ratio), log=True)
 
@@ -28,8 +31,8 @@ def suggest_schedule(trial: Suggester) -> dict[str, Any]:
 
 
 def suggest_weight_decay(trial: Suggester, context: SpaceContext, low: float, high: float) -> float:
-    """A tenth to ten times the reference's weight decay; low to high where the reference has none."""
-    decay = context.reference.weight_decay
+    """A tenth to ten times the reference's weight decay; low to high where it has none, or is of another family."""
+    decay = context.reference.weight_decay if context.same_family else 0.0
     return trial.suggest_float("weight_decay", decay / 10 or low, decay * 10 or high, log=True)
 
 

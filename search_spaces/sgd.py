@@ -11,7 +11,7 @@ from vrgd_ray import SpaceContext, Suggester
 def suggest(trial: Suggester, context: SpaceContext) -> dict[str, Any]:
     """One trial's values of recipe fields."""
     return {
-        "lr": suggest_learning_rate(trial, context),
+        "lr": suggest_learning_rate(trial, context, 3e-3, 3e-1),
         "weight_decay": suggest_weight_decay(trial, context, 1e-6, 1e-3),
         **suggest_schedule(trial),
         **suggest_gsnr(trial, context, momentum=False),

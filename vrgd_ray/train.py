@@ -97,7 +97,7 @@ def _read_config(path: Path, settings: Sequence[str]) -> tuple[str, dict[str, An
 def _train(options: argparse.Namespace, name: str, pipeline_args: dict[str, Any], recipe: Recipe) -> TrainingResult:
     from vrgd_ray.limit.folder import RunFolder
     from vrgd_ray.pipeline import PipelineSource
-    from vrgd_ray.tracking.record import training_record
+    from vrgd_ray.training.record import training_record
     from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
 
     default_name = f"{options.config.resolve().parent.name}-train"

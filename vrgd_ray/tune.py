@@ -220,11 +220,12 @@ def _margin(options: argparse.Namespace, pipeline: Pipeline) -> tuple[float, boo
 
 def _default_concurrency(options: argparse.Namespace) -> int:
     """Trials that fit on this machine; on a cluster, which may grow, the flag says how many."""
-    if options.gpus_per_worker:
+    workers: int = max(1, options.workers_per_trial)
+    if options.gpus_per_worker > 0:
         import torch
 
-        return max(1, int(torch.cuda.device_count() // (options.gpus_per_worker * max(1, options.workers_per_trial))))
-    return max(1, len(os.sched_getaffinity(0)) // max(1, options.workers_per_trial))
+        return max(1, int(torch.cuda.device_count() // (options.gpus_per_worker * workers)))
+    return max(1, len(os.sched_getaffinity(0)) // workers)
 
 
 def _show_space(plan: SearchPlan, pipeline: Pipeline) -> int:
@@ -258,6 +259,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.limit.forecast import seconds_left
     from vrgd_ray.limit.session import SearchSession
     from vrgd_ray.progress import ProgressDisplay
+    from vrgd_ray.report import render_html
     from vrgd_ray.search.study import TrialResources, ray_resources
     from vrgd_ray.training.worker import connect
 
@@ -272,6 +274,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         plan=folder.adopt(plan) if options.resume else plan,
         pipeline=pipeline,
         folder=folder,
+        render_report=render_html,
         tracker=cli.create_tracker(options.tracking_uri, options.experiment, options.output),
         resources=resources,
         storage=cli.run_storage(options.storage, folder.path),

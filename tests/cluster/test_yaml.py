@@ -10,7 +10,9 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "cluster.yaml").read_text()
-CONSTRAINTS = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().split())
+CONSTRAINTS = dict(
+    re.findall(r"^([\w-]+)==([\w.]+)(?! ; python_version <)", (ROOT / "constraints.txt").read_text(), re.M)
+)
 
 
 @pytest.fixture

@@ -8,7 +8,20 @@ import time
 
 from mlflow import MlflowClient
 
-SMALL = ["--trials", "2", "--seeds", "2", "--epochs", "2", "--batch-sizes", "64,128", "--concurrent-trials", "2"]
+SMALL = [
+    "--margin",
+    "0.1",
+    "--trials",
+    "2",
+    "--seeds",
+    "2",
+    "--epochs",
+    "2",
+    "--batch-sizes",
+    "64,128",
+    "--concurrent-trials",
+    "2",
+]
 
 
 def start(folder, *arguments, module="tune"):
@@ -16,9 +29,7 @@ def start(folder, *arguments, module="tune"):
     command = [sys.executable, "-m", f"vrgd_ray.{module}", *arguments]
     output = (folder / "output.txt").open("a")
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        command, cwd=folder, stdout=output, stderr=output, start_new_session=True, env=environment
-    )
+    return subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True, env=environment)
 
 
 def run(folder, *arguments, module="tune"):

@@ -24,7 +24,7 @@ def test_train_command_with_two_workers_gives_the_parameters_of_one(tmp_path):
     metrics = alone.run("test").metrics
     assert f"Test: accuracy {metrics['accuracy']:.4g}" in output
 
-    newest = max((tmp_path / "runs/two/ray/train").glob("checkpoint_*"))
+    newest = max((tmp_path / "runs/two/ray/train").glob("checkpoint_*/state.pt")).parent
     together = load_state(newest)
     assert together["step"] == alone.step == 10
     for name, value in alone.module.state_dict().items():

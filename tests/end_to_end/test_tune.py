@@ -1,6 +1,7 @@
 """`vrgd tune` on the digits with a tiny budget, through Ray, Optuna and a real MLflow database."""
 
 import json
+import re
 import signal
 from collections import Counter
 
@@ -34,7 +35,7 @@ def test_result_file_has_the_promised_fields(finished):
         (64, "vr_adamw"),
         (128, "vr_adamw"),
     ]
-    assert (found["margin"], found["looks"], found["alpha"]) == (0.01, [2, 4], 0.05)
+    assert (found["margin"], found["looks"], found["alpha"]) == (0.1, [2, 4], 0.05)
 
 
 def test_every_tested_cell_had_equal_trials_and_more_than_one_seed(finished):
@@ -50,7 +51,7 @@ def test_output_ends_with_table_sentence_and_where_to_look(finished):
     output = finished[1]
     assert "vr_adamw at batch 32" in output
     assert "difference" in output
-    assert "No batch above 32" in output or "Largest batch without loss" in output
+    assert re.search("Largest batch without loss: (64|128) with", output)
     assert "python -m vrgd_ray.train --config runs/digits/best.yaml" in output
     assert "mlflow ui --backend-store-uri sqlite:///" in output
     assert "Traceback" not in output

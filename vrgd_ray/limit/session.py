@@ -20,7 +20,6 @@ from vrgd_ray.limit.outcome import build_outcome
 from vrgd_ray.limit.plan import SearchPlan
 from vrgd_ray.limit.tracking_listener import TrackingListener
 from vrgd_ray.pipeline import Pipeline, PipelineSource
-from vrgd_ray.report import render_html
 from vrgd_ray.search.study import TrialResources, run_search
 from vrgd_ray.tracking.tracker import Status, Tracker
 
@@ -59,6 +58,8 @@ class SearchSession:
     """Folder or pyarrow URI for Ray's files and checkpoints."""
     command: str
     """The user's command line, for the report."""
+    render_report: Callable[[dict[str, Any]], str]
+    """Turns the result into a page."""
     connect: Callable[[], AbstractContextManager[None]]
     """Opens Ray for the time of the search."""
     max_seconds: float | None = None
@@ -107,7 +108,7 @@ class SearchSession:
         files = [self._save("result.json", json.dumps(result, indent=2))]
         if result["recommended"]:
             files.append(self._save("best.yaml", self._best(result["recommended"]["recipe"])))
-        files.append(self._save("report.html", render_html(result)))
+        files.append(self._save("report.html", self.render_report(result)))
         metrics = {name: float(value) for name, value in result["cost"].items()}
         if result["largest"]:
             metrics["largest_batch_size"] = float(result["largest"]["batch_size"])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from vrgd_ray.limit.criterion import Verdict
 from vrgd_ray.search.job import Cell, Job
-from vrgd_ray.tracking.record import training_record
 from vrgd_ray.tracking.tracker import Tracker
+from vrgd_ray.training.record import training_record
 from vrgd_ray.training.result import TrainingResult
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import optuna
 
-from vrgd_ray.search.space import Override, SearchSpace, SpaceContext, describe, suggest
+from vrgd_ray.search.space import Override, SearchSpace, SpaceContext, describe, suggest, uses
 
 _RANDOM_TRIALS = 4
 """Trials before the sampler models the results; few, since a cell has few."""
@@ -106,10 +106,11 @@ def _create_study(mode: str, seed: int) -> optuna.Study:
 
 def first_guesses(context: SpaceContext) -> list[dict[str, Any]]:
     """Points every cell tries first: the reference recipe, its learning rate scaled by the square root of the batch
-    ratio, then by the ratio itself."""
+    ratio, then by the ratio itself. None where the reference is of another optimizer family."""
+    if not context.same_family:
+        return []
     reference = context.reference
-    names = ["weight_decay", "warmup_fraction", "schedule"]
-    names += ["gsnr_lower", "gsnr_upper", "gsnr_beta"] if context.is_vr else []
-    values = {name: getattr(reference, name) for name in names}
+    names = ("weight_decay", "warmup_fraction", "schedule", "gsnr_lower", "gsnr_upper", "gsnr_beta")
+    values = {name: getattr(reference, name) for name in names if uses(context.optimizer, name)}
     factors = [1.0] if context.batch_ratio == 1 else [math.sqrt(context.batch_ratio), context.batch_ratio]
     return [{**values, "lr": reference.lr * factor} for factor in factors]

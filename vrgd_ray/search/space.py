@@ -43,6 +43,11 @@ class SpaceContext:
     """The user's recipe at the small batch."""
 
     @property
+    def same_family(self) -> bool:
+        """Whether the reference's learning rate and decay mean something to the cell's optimizer."""
+        return base_of(self.optimizer) == base_of(self.reference.optimizer)
+
+    @property
     def batch_ratio(self) -> float:
         """The cell's batch over the reference's."""
         return self.batch_size / self.reference.batch_size
