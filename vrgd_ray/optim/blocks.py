@@ -83,6 +83,10 @@ class Block:
         """The block's part of one tensor per layer as one flat tensor: a view of one layer, a copy of several."""
         return self.pieces(tensors)[0] if self.single else self.scratch.join(name, tensors)
 
+    def cut_up(self, flat: Tensor) -> list[Tensor]:
+        """A flat tensor of the block's size, cut and shaped like `pieces`."""
+        return [flat] if self.single else split(flat, self.layers)
+
     @property
     def lengths(self) -> Tensor:
         """Number of elements of each layer's part."""

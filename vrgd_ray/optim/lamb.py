@@ -62,12 +62,15 @@ class LAMB(AdamLike):
         param.sub_(direction.mul_(trust_ratio(group, weights, length, length) * group["lr"]))
 
     def _update_block(self, group: Group, block: Block) -> None:
-        direction = torch._foreach_mul(block.params, group["weight_decay"])
-        adam_block_rule(group, block, list(direction), decoupled=False, lr=-1.0, weight_decay=0.0)
-        torch._foreach_copy_(block.views, direction)
+        direction = block.scratch.take("direction", block.buffer.numel(), block.buffer)
+        torch.mul(block.joined("other", [layer.param for layer in block.layers]), group["weight_decay"], out=direction)
+        pieces = block.cut_up(direction)
+        adam_block_rule(group, block, pieces, decoupled=False, lr=-1.0, weight_decay=0.0)
+        block.buffer.copy_(direction)
 
     def _finish(self, group: Group, whole: Block) -> None:
         super()._finish(group, whole)
-        length = norms(whole.views)
-        whole.multiply(trust_ratio(group, norms(whole.params), length, length) * group["lr"])
+        length = norms(whole, whole.buffer)
+        weights = norms(whole, whole.joined("other", [layer.param for layer in whole.layers]))
+        whole.multiply(trust_ratio(group, weights, length, length) * group["lr"])
         torch._foreach_sub_(whole.params, whole.views)

@@ -72,8 +72,9 @@ class LARS(LayerOptimizer):
             block.buffer.neg_()
 
     def _finish(self, group: Group, whole: Block) -> None:
-        ratio = _ratio(group, norms(whole.params), norms(whole.views))
-        torch._foreach_add_(whole.views, whole.params, alpha=group["weight_decay"])
+        params = whole.joined("other", [layer.param for layer in whole.layers])
+        ratio = _ratio(group, norms(whole, params), norms(whole, whole.buffer))
+        whole.buffer.add_(params, alpha=group["weight_decay"])
         whole.multiply(ratio)
         sgd_block_rule(group, whole, weight_decay=0.0, maximize=False)
 
