@@ -13,7 +13,7 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
+from itertools import accumulate
 
 import torch
 from torch import nn
@@ -113,20 +113,16 @@ def first_step(count: int, size: int) -> float:
 
 
 def peak_memory(build: Build, size: int) -> float:
-    """Return the memory a step needs beside its state, in units of the one large tensor (Linux)."""
+    """Return the memory a step needs beside its state, in units of the one large tensor."""
     params = parameters(1, size, "cpu")
     optimizer = build(params)
     timed_step(optimizer, params)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = resident("VmRSS")
-    timed_step(optimizer, params)
-    return (resident("VmHWM") - before) * 1024 / (size * 4)
-
-
-def resident(field: str) -> int:
-    """Return a number of KiB from the kernel's account of this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(field))
+    with torch.profiler.profile(profile_memory=True) as profile:
+        timed_step(optimizer, params)
+    assert profile.profiler is not None
+    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    changes = [event.nbytes() for event in sorted(events, key=lambda e: e.start_ns()) if event.name() == "[memory]"]
+    return max(accumulate(changes), default=0) / (size * 4)
 
 
 def report_start_and_memory() -> None:
@@ -134,8 +130,6 @@ def report_start_and_memory() -> None:
     print("\n## First step of VRAdamW, seconds (compilation, creation of the state)\n")
     for count, size in ((10, 10_000), (100, 9_000), (100, 210_000)):
         print(f"* {count * size / 1e6:g} M parameters: {first_step(count, size):.2f}")
-    if not Path("/proc/self/clear_refs").exists():
-        return
     print("\n## Peak memory of a step beside the state, in units of the only tensor (21 M elements)\n")
     for name, build in builders().items():
         print(f"* {name}: {max(peak_memory(build, 21_000_000), 0.0):.2f}")
