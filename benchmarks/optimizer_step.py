@@ -64,7 +64,7 @@ def parameters(count: int, size: int, device: str) -> list[nn.Parameter]:
 def timed_step(optimizer: torch.optim.Optimizer, params: list[nn.Parameter]) -> float:
     """Return the seconds of one step on moments that count as fresh."""
     for param in params:
-        param.grad_var.consumed = False
+        param.grad_var.consumed = False  # type: ignore[attr-defined]
     synchronize(params[0])
     start = time.perf_counter()
     optimizer.step()
@@ -120,7 +120,7 @@ def peak_memory(build: Build, size: int) -> float:
     with torch.profiler.profile(profile_memory=True) as profile:
         timed_step(optimizer, params)
     assert profile.profiler is not None
-    events = profile.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = profile.profiler.kineto_results.events()
     changes = [event.nbytes() for event in sorted(events, key=lambda e: e.start_ns()) if event.name() == "[memory]"]
     return max(accumulate(changes), default=0) / (size * 4)
 
