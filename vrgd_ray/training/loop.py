@@ -7,7 +7,7 @@ import math
 import time
 from dataclasses import asdict
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -16,7 +16,8 @@ from torch.nn.parallel import DistributedDataParallel
 
 from vrgd_ray.config import ConfigError, Recipe, require
 from vrgd_ray.gradients import GradientMoments
-from vrgd_ray.optim.registry import create_optimizer, hyperparameters
+from vrgd_ray.optim.base import LayerOptimizer
+from vrgd_ray.optim.registry import create_optimizer, hyperparameters, is_vr
 from vrgd_ray.pipeline import Batch, Data, Pipeline
 from vrgd_ray.schedules import create_schedule
 from vrgd_ray.training.batch_plan import BatchPlan
@@ -165,10 +166,21 @@ class TrainingRun:
             step=self.step,
             total_steps=self.total_steps,
             samples=self.step * self.recipe.batch_size,
-            metrics={**metrics, "lr": self.optimizer.param_groups[0]["lr"]},
+            metrics=metrics | self._series(),
         )
         self.curve.append(progress)
         self.context.report(progress, self.state_dict)
+
+    def _series(self) -> dict[str, float]:
+        """What the last step tells besides the metrics: learning rate, noise scale, and what the GSNR scale did."""
+        series = {"lr": float(self.optimizer.param_groups[0]["lr"])}
+        noise_scale = self.moments.noise_scale.value
+        if noise_scale is not None:
+            series["noise_scale"] = noise_scale
+        if is_vr(self.recipe.optimizer):
+            optimizer = cast(LayerOptimizer, self.optimizer)
+            series |= {"mean_scale": optimizer.mean_scale(), "step_ratio": optimizer.step_ratio()}
+        return series
 
     def _evaluate_split(self, split: Split) -> dict[str, float]:
         step, metrics = self._evaluated
@@ -230,11 +242,12 @@ class TrainingRun:
 
 
 def _check_loss(loss: Any) -> None:
-    require(isinstance(loss, torch.Tensor), f"the pipeline's loss() returned {loss!r}, not a tensor.")
-    require(
-        loss.ndim == 0,
-        f"the pipeline's loss() returned the shape {tuple(loss.shape)}, not a scalar; return the mean over the batch.",
-    )
+    # On the hot path: the message, which prints a tensor, is made only when it is needed.
+    if not isinstance(loss, torch.Tensor):
+        raise ConfigError(f"the pipeline's loss() returned {loss!r}, not a tensor.")
+    if loss.ndim != 0:
+        shape = tuple(loss.shape)
+        raise ConfigError(f"the pipeline's loss() returned the shape {shape}, not a scalar; return the batch's mean.")
 
 
 def to_device(batch: Batch, context: Context) -> Batch:
