@@ -61,7 +61,7 @@ def _power(result: Result) -> str:
 
 
 def _trials(result: Result) -> str:
-    numbers = sorted({cell["trials"] for cell in sorted_cells(result) if cell.get("trials") is not None})
+    numbers = sorted({cell["trials"] for cell in sorted_cells(result) if cell.get("trials")})  # of cells begun
     diverged = sum(cell.get("diverged") or 0 for cell in sorted_cells(result))
     if not numbers:
         return ""
