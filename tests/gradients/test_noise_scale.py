@@ -136,6 +136,16 @@ def test_state_continues_where_it_was_saved_and_stays_small(decay):
     assert len(json.dumps(whole.state_dict())) < 8000
 
 
+def test_blocks_stay_of_equal_length_however_long_the_run():
+    noise_scale = NoiseScale(4)
+    for _ in range(1000):
+        noise_scale.update(mean_norm_sq=1.0, group_norm_sq=2.0, num_groups=8)
+    steps = [row[0] for row in noise_scale.state_dict()["blocks"]["rows"]]
+    assert sum(steps) == 1000
+    assert 32 <= len(steps) <= 64
+    assert set(steps[:-1]) == {16.0}
+
+
 def test_a_state_of_other_settings_is_refused():
     with pytest.raises(ConfigError, match="group_size = 8"):
         NoiseScale(8).load_state_dict(NoiseScale(4).state_dict())
