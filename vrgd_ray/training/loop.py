@@ -247,7 +247,9 @@ def _check_loss(loss: Any) -> None:
         raise ConfigError(f"the pipeline's loss() returned {loss!r}, not a tensor.")
     if loss.ndim != 0:
         shape = tuple(loss.shape)
-        raise ConfigError(f"the pipeline's loss() returned the shape {shape}, not a scalar; return the batch's mean.")
+        raise ConfigError(
+            f"the pipeline's loss() returned the shape {shape}, not a scalar; return the mean over the batch."
+        )
 
 
 def to_device(batch: Batch, context: Context) -> Batch:
