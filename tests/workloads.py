@@ -55,7 +55,7 @@ class NormedBlobs(Blobs):
     """The same with batch normalisation and dropout: a model with buffers."""
 
     def build_model(self):
-        layers = nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 3)
+        layers = nn.Linear(4, 8, bias=False), nn.BatchNorm1d(8), nn.Tanh(), nn.Dropout(0.2), nn.Linear(8, 3)
         return nn.Sequential(*layers).to(self.dtype)
 
 

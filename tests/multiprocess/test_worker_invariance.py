@@ -1,4 +1,5 @@
-"""The trajectory is that of one worker, whatever the number of workers; 8 groups do not divide evenly over 3.
+"""The trajectory is that of one worker, whatever the number of workers; 8 groups do not divide evenly over 3. The model
+has dropout, batch normalisation and its running statistics.
 
 Workers compare with states that the parent wrote; one start of the workers runs all cases, because it takes seconds.
 """
@@ -10,7 +11,7 @@ from itertools import product
 import torch
 import torch.distributed as dist
 from launcher import run_workers
-from workloads import Blobs, Diverging
+from workloads import Blobs, Diverging, NormedBlobs
 
 from vrgd_ray.training.checkpoint import load_state, save_state
 from vrgd_ray.training.context import LocalContext
@@ -44,10 +45,10 @@ class Context(LocalContext):
 
 
 def train_case(optimizer, dtype, context):
-    recipe = Blobs.reference.with_values(
+    recipe = NormedBlobs.reference.with_values(
         optimizer=optimizer, batch_size=BATCH, epochs=(STEPS[dtype] + 0.5) * BATCH / 240
     )
-    run = TrainingRun(Blobs(dtype=dtype, dropout=0.2), recipe, context, evaluations=2)
+    run = TrainingRun(NormedBlobs(dtype=dtype), recipe, context, evaluations=2)
     return run, run.run()
 
 

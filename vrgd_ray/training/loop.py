@@ -23,6 +23,7 @@ from vrgd_ray.schedules import create_schedule
 from vrgd_ray.training.batch_plan import BatchPlan
 from vrgd_ray.training.context import Context
 from vrgd_ray.training.result import Progress, Split, TrainingResult
+from vrgd_ray.training.running_statistics import RunningStatistics
 from vrgd_ray.training.sampler import SampleStream
 from vrgd_ray.training.seeding import pass_seed, seed_generators
 
@@ -109,6 +110,7 @@ class TrainingRun:
         seed_generators(self.recipe.seed, self.context.device)
         self.module = self.pipeline.build_model().to(self.context.device)
         self.model = _distribute(self.module, self.context)
+        self.statistics = RunningStatistics(self.module, self.context.world_size)
         self.moments = GradientMoments(self.model, group_size=self.plan.group_size)
         options = {name: getattr(self.recipe, name) for name in hyperparameters(self.recipe.optimizer)}
         self.optimizer = create_optimizer(self.recipe.optimizer, self.module.parameters(), **options)
@@ -129,7 +131,8 @@ class TrainingRun:
     def train_step(self) -> float:
         for group in self.optimizer.param_groups:
             group["lr"] = self.recipe.lr * self.schedule.factor(self.step, self.total_steps)
-        loss = self._accumulate()
+        with self.statistics.step():
+            loss = self._accumulate()
         if self.recipe.clip_grad_norm is not None:
             self.moments.clip_grad_norm_(self.recipe.clip_grad_norm)
         mean_loss = self._mean_over_workers(loss)
