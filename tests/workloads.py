@@ -1,6 +1,9 @@
 """Tiny pipelines for tests; every process that has this folder on its path can load them by name."""
 
 import math
+import os
+import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -70,6 +73,39 @@ class Diverging(Blobs):
         self.passes += 1
         loss = super().loss(model, batch)
         return loss * self.value if self.passes > self.after_passes else loss
+
+
+class Gated(Blobs):
+    """Stops at a pass until a file opens the gate: a test acts on the run at a known place, without hoping.
+
+    The process that waits writes its id to `folder`/waiting. A second process group never waits again.
+    """
+
+    def __init__(self, folder: str, at_pass: int = 800) -> None:
+        super().__init__(dtype="float64")
+        self.folder, self.at_pass, self.passes = Path(folder), at_pass, 0
+
+    def loss(self, model, batch):
+        self.passes += 1
+        if self.passes == self.at_pass and not (self.folder / "waiting").exists():
+            (self.folder / "partial").write_text(str(os.getpid()))
+            (self.folder / "partial").rename(self.folder / "waiting")
+            while not (self.folder / "open").exists():
+                time.sleep(0.05)
+        return super().loss(model, batch)
+
+
+class SlowAlone(Blobs):
+    """Takes `pace` seconds a pass while a single worker trains, so that a second one surely arrives before the end."""
+
+    def __init__(self, pace: float = 0.0) -> None:
+        super().__init__(dtype="float64")
+        self.pace = pace
+
+    def loss(self, model, batch):
+        if torch.distributed.get_world_size() == 1 if torch.distributed.is_initialized() else True:
+            time.sleep(self.pace)
+        return super().loss(model, batch)
 
 
 class NanMetric(Blobs):

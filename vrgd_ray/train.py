@@ -13,6 +13,7 @@ from vrgd_ray import cli
 
 if TYPE_CHECKING:
     from vrgd_ray.config import Recipe
+    from vrgd_ray.pipeline import PipelineSource
     from vrgd_ray.tracking.tracker import Status
     from vrgd_ray.training.result import TrainingResult
 
@@ -40,7 +41,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--config", type=Path, required=True, help="YAML file with pipeline, pipeline_args and recipe")
-    add("--workers", type=int, default=1, help="Ray Train workers (default: %(default)s)")
+    add("--workers", default="1", help="Ray Train workers: a number, or 2:8 for as many as there are (default: 1)")
     add("--gpus-per-worker", type=float, default=0.0, help="GPUs of each worker (default: none, on the CPU)")
     add(
         "--set",
@@ -50,6 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FIELD=VALUE",
         help="change a field of the recipe",
     )
+    add("--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)")
     add("--address", help="Ray cluster to use, as auto; default: start Ray on this machine")
     add("--storage", help="folder or URI for checkpoints (s3://...); default: the output folder")
     add("--name", help="name of the run; default: the configuration's folder, numbered")
@@ -68,14 +70,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(options: argparse.Namespace) -> int:
     from vrgd_ray.config import require
-    from vrgd_ray.pipeline import load_pipeline
+    from vrgd_ray.pipeline import PipelineSource, load_pipeline
     from vrgd_ray.training.loop import check_fits
 
     name, pipeline_args, recipe = _read_config(options.config, options.settings)
-    require(options.workers >= 1, f"--workers {options.workers} must be at least 1.")
+    require(options.checkpoint_every > 0, f"--checkpoint-every {options.checkpoint_every:g} must be above 0.")
+    fewest, most = _parse_workers(options.workers)
     pipeline = load_pipeline(name, pipeline_args)
-    check_fits(recipe, pipeline.num_train_samples, options.workers)
-    result = _train(options, name, pipeline_args, recipe)
+    check_fits(recipe, pipeline.num_train_samples, most)
+    result = _train(options, (fewest, most), PipelineSource.here(name, pipeline_args), recipe)
     return _print_result(result, pipeline.metric)
 
 
@@ -94,9 +97,24 @@ def _read_config(path: Path, settings: Sequence[str]) -> tuple[str, dict[str, An
     return content["pipeline"], content.get("pipeline_args") or {}, recipe
 
 
-def _train(options: argparse.Namespace, name: str, pipeline_args: dict[str, Any], recipe: Recipe) -> TrainingResult:
+def _parse_workers(text: str) -> tuple[int, int]:
+    """Fewest and most workers: "4" is 4 of each, "2:8" is an elastic group."""
+    from vrgd_ray.config import ConfigError, require
+
+    fewest, colon, most = text.partition(":")
+    try:
+        numbers = int(fewest), int(most if colon else fewest)
+    except ValueError:
+        raise ConfigError(f"--workers {text} must be a number, as 4, or a range, as 2:8.") from None
+    require(numbers[0] >= 1, f"--workers {text}: at least 1 worker is needed.")
+    require(numbers[0] <= numbers[1], f"--workers {text}: the first number must not exceed the second.")
+    return numbers
+
+
+def _train(
+    options: argparse.Namespace, workers: tuple[int, int], source: PipelineSource, recipe: Recipe
+) -> TrainingResult:
     from vrgd_ray.limit.folder import RunFolder
-    from vrgd_ray.pipeline import PipelineSource
     from vrgd_ray.training.record import training_record
     from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
 
@@ -104,16 +122,17 @@ def _train(options: argparse.Namespace, name: str, pipeline_args: dict[str, Any]
     folder = RunFolder.choose(options.output, options.name, default_name, resume=False)
     tracker = cli.create_tracker(options.tracking_uri, options.experiment, options.output)
     group = WorkerGroup(
-        num_workers=options.workers,
+        num_workers=workers[0] if workers[0] == workers[1] else workers,
+        checkpoint_every=options.checkpoint_every,
         gpus_per_worker=options.gpus_per_worker,
         storage=cli.run_storage(options.storage, folder.path),
         name="train",
     )
-    source = PipelineSource.here(name, pipeline_args)
+    needs = {"GPU": workers[0] * options.gpus_per_worker} if options.gpus_per_worker else {"CPU": float(workers[0])}
     tracker.start(name=folder.path.name, search_id=uuid.uuid4().hex, params={"command": cli.command_line("train")})
     status: Status = "FAILED"
     try:
-        with connect(options.address):
+        with connect(options.address, needs=needs):
             result = train_on_workers(source.open, recipe, group, split="test")
         tags = {"batch_size": str(recipe.batch_size), "optimizer": recipe.optimizer, "role": "train"}
         tracker.log_run(training_record(key="train", name="train", tags=tags, recipe=recipe, result=result))

@@ -281,7 +281,12 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         command=cli.command_line("tune"),
         max_seconds=None if options.max_hours is None else options.max_hours * 3600,
         # Nested training without the dashboard's agent was seen to stall; a search without it starts sooner.
-        connect=lambda: connect(options.address, resources=ray_resources(resources), dashboard=resources.workers > 1),
+        connect=lambda: connect(
+            options.address,
+            resources=ray_resources(resources),
+            needs=resources.needs,
+            dashboard=resources.workers > 1,
+        ),
     )
     result = session.run(
         lambda finder: ProgressDisplay(

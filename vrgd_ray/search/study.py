@@ -55,6 +55,13 @@ class TrialResources:
     concurrent_trials: int = 1
     """Trials at once."""
 
+    @property
+    def needs(self) -> dict[str, float]:
+        """What a machine must have for a single trial to start."""
+        if self.gpus_per_worker:
+            return {"GPU": self.workers * self.gpus_per_worker}
+        return {"CPU": float(self.workers)}
+
 
 class SourceSearcher(Searcher):  # type: ignore[misc]
     """Hands a source's jobs to Tune, and Tune's results back to the source."""

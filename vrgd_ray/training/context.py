@@ -31,6 +31,14 @@ class Context(Protocol):
         """Take the progress at an evaluation point; call `state()` for a checkpoint. Every worker calls it."""
         ...
 
+    def checkpoint_due(self) -> bool:
+        """Asked after every step: whether a checkpoint is wanted now. One worker's wish is enough for all."""
+        ...
+
+    def checkpoint(self, state: StateFunction) -> None:
+        """Keep the state between two evaluation points. Every worker calls it, in the same step."""
+        ...
+
 
 def _ignore(progress: Progress) -> None:
     return None
@@ -52,3 +60,10 @@ class LocalContext:
     def report(self, progress: Progress, state: StateFunction) -> None:
         """Hand the progress to the callback."""
         self.on_progress(progress)
+
+    def checkpoint_due(self) -> bool:
+        """Never."""
+        return False
+
+    def checkpoint(self, state: StateFunction) -> None:
+        """Nothing."""

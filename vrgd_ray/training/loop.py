@@ -101,6 +101,7 @@ class TrainingRun:
         self.evaluation_steps = {round((i + 1) * self.total_steps / evaluations) for i in range(evaluations)}
         self._build()
         self.step, self.seconds, self.curve = 0, 0.0, list[Progress]()
+        self.checkpoint_due = False
         self._evaluated: tuple[int, dict[str, float]] = (0, {})
         state = context.initial_state()
         if state is not None:
@@ -112,6 +113,7 @@ class TrainingRun:
         self.model = _distribute(self.module, self.context)
         self.statistics = RunningStatistics(self.module, self.context.world_size)
         self.moments = GradientMoments(self.model, group_size=self.plan.group_size)
+        self.moments.noise_scale.population = self.pipeline.num_train_samples  # epochs draw without replacement
         options = {name: getattr(self.recipe, name) for name in hyperparameters(self.recipe.optimizer)}
         self.optimizer = create_optimizer(self.recipe.optimizer, self.module.parameters(), **options)
 
@@ -122,9 +124,9 @@ class TrainingRun:
         while self.step < self.total_steps:
             if not math.isfinite(self.train_step()):
                 return self._result(started, {}, diverged=True)
-            if self.step in self.evaluation_steps:
+            if self.step in self.evaluation_steps or self.checkpoint_due:
                 self.seconds += time.perf_counter() - started
-                self._report()
+                self._report() if self.step in self.evaluation_steps else self.context.checkpoint(self.state_dict)
                 started = time.perf_counter()
         return self._result(started, self._evaluate_split(split))
 
@@ -135,7 +137,7 @@ class TrainingRun:
             loss = self._accumulate()
         if self.recipe.clip_grad_norm is not None:
             self.moments.clip_grad_norm_(self.recipe.clip_grad_norm)
-        mean_loss = self._mean_over_workers(loss)
+        mean_loss, self.checkpoint_due = self._agree(loss)
         if math.isfinite(mean_loss):
             self.optimizer.step()
         self.step += 1
@@ -156,11 +158,16 @@ class TrainingRun:
             total += loss.detach()
         return total
 
-    def _mean_over_workers(self, loss: torch.Tensor) -> float:
-        # All workers must see the same value, or one would stop at a NaN while the others wait for it.
+    def _agree(self, loss: torch.Tensor) -> tuple[float, bool]:
+        """Mean loss over all groups, and whether any worker wants a checkpoint.
+
+        All workers must see the same, or one would stop at a NaN, or save, while the others wait for it.
+        """
+        shared = torch.stack([loss, loss.new_tensor(float(self.context.checkpoint_due()))])
         if self.context.world_size > 1:
-            dist.all_reduce(loss)
-        return loss.item() / self.plan.num_groups
+            dist.all_reduce(shared)
+        total, wishes = shared.tolist()
+        return total / self.plan.num_groups, wishes > 0
 
     def _report(self) -> None:
         metrics = self._evaluate(self.pipeline.validation_data())
@@ -175,8 +182,11 @@ class TrainingRun:
         self.context.report(progress, self.state_dict)
 
     def _series(self) -> dict[str, float]:
-        """What the last step tells besides the metrics: learning rate, noise scale, and what the GSNR scale did."""
-        series = {"lr": float(self.optimizer.param_groups[0]["lr"])}
+        """What the last step tells besides the metrics: learning rate, workers, noise scale, the scale's effect."""
+        series = {
+            "lr": float(self.optimizer.param_groups[0]["lr"]),
+            "num_workers": float(self.context.world_size),
+        }
         noise_scale = self.moments.noise_scale.value
         if noise_scale is not None:
             series["noise_scale"] = noise_scale

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from vrgd_ray.config import ConfigError, Recipe
+from vrgd_ray.config import ConfigError, Recipe, require
 from vrgd_ray.pipeline import Pipeline
 from vrgd_ray.training.checkpoint import load_state, save_state
 from vrgd_ray.training.context import StateFunction
@@ -35,14 +36,18 @@ _QUIET = {
 class WorkerGroup:
     """How many workers a run gets, and where it keeps its checkpoints."""
 
-    num_workers: int
-    """Workers, each one process."""
+    num_workers: int | tuple[int, int]
+    """Workers, each one process; (fewest, most) for a group that grows and shrinks with the cluster."""
     gpus_per_worker: float = 0.0
     """GPUs of each worker; 0 trains on the CPU."""
     storage: str
     """Folder or pyarrow URI under which the run's checkpoints land."""
     name: str
     """Name of the run within the storage."""
+    checkpoint_every: float = 60.0
+    """Seconds between checkpoints, besides those at evaluation points."""
+    resize_every: float = 30.0
+    """Seconds between looks whether an elastic group could have more workers; a resize is a restart."""
     max_failures: int = 3
     """Restarts from the last checkpoint after a lost worker, before the run is given up."""
 
@@ -50,7 +55,7 @@ class WorkerGroup:
 class RayTrainContext:
     """A Ray Train worker as the loop sees it; every report carries a checkpoint."""
 
-    def __init__(self) -> None:
+    def __init__(self, checkpoint_every: float) -> None:
         import ray.train
         import ray.train.torch
 
@@ -59,6 +64,7 @@ class RayTrainContext:
         self.rank = context.get_world_rank()
         self.world_size = context.get_world_size()
         self.device = ray.train.torch.get_device()
+        self.checkpoint_every, self._saved = checkpoint_every, time.monotonic()
 
     def initial_state(self) -> dict[str, Any] | None:
         """The last checkpoint of this run, after a restart."""
@@ -71,6 +77,14 @@ class RayTrainContext:
     def report(self, progress: Progress, state: StateFunction) -> None:
         """Report the progress with a checkpoint written by rank 0."""
         self._report({"step": progress.step, "samples": progress.samples, **progress.metrics}, state, None)
+
+    def checkpoint_due(self) -> bool:
+        """Rank 0 wants one when the last is old enough."""
+        return self.rank == 0 and time.monotonic() - self._saved >= self.checkpoint_every
+
+    def checkpoint(self, state: StateFunction) -> None:
+        """Report a checkpoint alone."""
+        self._report({}, state, None)
 
     def finish(self, result: TrainingResult, state: StateFunction) -> None:
         """Report the final result in a file beside the final state."""
@@ -85,6 +99,7 @@ class RayTrainContext:
             save_state(directory, state())
             if result is not None:
                 (directory / RESULT_FILE).write_text(json.dumps(result.to_dict()))
+            self._saved = time.monotonic()
             self._train.report(metrics, checkpoint=self._train.Checkpoint.from_directory(directory))
 
 
@@ -106,7 +121,7 @@ def train_on_workers(
     from ray.train.torch import TorchTrainer
 
     def worker() -> None:
-        context = RayTrainContext()
+        context = RayTrainContext(group.checkpoint_every)
         if context.device.type == "cpu":
             torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
         run = TrainingRun(open_pipeline(), recipe, context)
@@ -116,6 +131,7 @@ def train_on_workers(
         worker,
         scaling_config=ScalingConfig(
             num_workers=group.num_workers,
+            elastic_resize_monitor_interval_s=group.resize_every,
             use_gpu=group.gpus_per_worker > 0,
             resources_per_worker={"GPU": group.gpus_per_worker} if group.gpus_per_worker else {"CPU": 1},
         ),
@@ -133,17 +149,22 @@ def train_on_workers(
 
 @contextmanager
 def connect(
-    address: str | None, *, resources: Mapping[str, float] | None = None, dashboard: bool = False
+    address: str | None,
+    *,
+    resources: Mapping[str, float] | None = None,
+    needs: Mapping[str, float] | None = None,
+    dashboard: bool = False,
 ) -> Iterator[None]:
     """Ray for the time of the context: the cluster at the address, or an instance of our own on this machine.
 
     Args:
         address: a running cluster, as "auto"; None starts Ray here.
         resources: custom resources that an instance of our own declares.
+        needs: CPUs and GPUs that must be there at least; only asked of an instance of our own, since clusters grow.
         dashboard: whether an instance of our own runs the dashboard and its agent.
 
     Raises:
-        ConfigError: there is no cluster at the address.
+        ConfigError: there is no cluster at the address, or this machine lacks what is needed.
     """
     import ray
 
@@ -157,6 +178,18 @@ def connect(
     except ConnectionError as error:
         raise ConfigError(f"no Ray cluster at --address {address}: {str(error).splitlines()[0]}") from error
     try:
+        if address is None:
+            _check_needs(needs or {}, ray.cluster_resources())
         yield
     finally:
         ray.shutdown()
+
+
+def _check_needs(needs: Mapping[str, float], available: Mapping[str, float]) -> None:
+    for name, amount in needs.items():
+        have = available.get(name, 0.0)
+        require(
+            amount <= have,
+            f"{amount:g} {name}s are needed at once and this machine has {have:g}; use fewer workers, or a cluster "
+            "with --address.",
+        )
