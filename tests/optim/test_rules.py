@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from naive_optimizers import NaiveOptimizer
 from random_moments import parameters, set_moments
 
-from vrgd_ray.optim import LAMB, LARS, VRLAMB, VRLARS, VRSGD, VRAdam, VRAdamW, blocks, gsnr_scale
+from vrgd_ray.optim import LAMB, LARS, VRLAMB, VRLARS, VRSGD, VRAdam, VRAdamW, blocks, gsnr_scale, kernels
 
 RULES = {
     "vr_sgd": (VRSGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
@@ -158,6 +158,7 @@ LARGE = [(300,), (200, 100), (40, 50), (3,), (70_000,), (1,), (33_000,)]
 @pytest.mark.parametrize("piece", [2**12, 2**18])
 def test_paths_agree_on_layers_large_and_small(name, dtype, piece, path, monkeypatch):
     monkeypatch.setitem(blocks.PIECE, "cpu", piece)
+    monkeypatch.setattr(kernels, "SPLIT", piece)
     optimizer_class, options = RULES[name]
     # Where decay and gradient cancel, Adam's normalisation blows rounding up to any size.
     options = options | ({"weight_decay": 0.0} if name == "vr_adam" else {})
@@ -171,6 +172,7 @@ def test_paths_agree_on_layers_large_and_small(name, dtype, piece, path, monkeyp
 @pytest.mark.parametrize("name", RULES)
 def test_large_layer_with_exceptions_in_some_pieces(name, path, monkeypatch):
     monkeypatch.setitem(blocks.PIECE, "cpu", 2**10)
+    monkeypatch.setattr(kernels, "SPLIT", 2**12)
     optimizer_class, options = RULES[name]
     results = []
     for more in ({"foreach": False}, path):

@@ -7,7 +7,9 @@ from torch import Tensor
 
 from vrgd_ray.optim.base import LayerOptimizer
 from vrgd_ray.optim.blocks import Block
+from vrgd_ray.optim.kernels import adam_steps
 from vrgd_ray.optim.layer import SCALE_AVERAGE, Group, Layer, State, scaled
+from vrgd_ray.optim.native import wanted
 from vrgd_ray.optim.rules import adam_block_rule, adam_rule, count_step
 
 
@@ -29,6 +31,14 @@ class AdamLike(LayerOptimizer):
             state[SCALE_AVERAGE] = torch.ones_like(layer.param, dtype=dtype)
         layer.step = int(state["step"].item()) + 1
 
+    def _step_fast(self, group: Group, layers: list[Layer]) -> None:
+        if scaled(group) and wanted(layers):
+            native = [layer for layer in layers if layer.param.device.type == "cpu"]
+            layers = [layer for layer in layers if layer.param.device.type != "cpu"]
+            adam_steps(group, native, decoupled=self.decoupled or self.layerwise, layerwise=self.layerwise)
+            count_step(native)
+        super()._step_fast(group, layers)
+
     def _update(self, group: Group, param: Tensor, gradient: Tensor, state: State) -> None:
         adam_rule(group, param, gradient, state, decoupled=self.decoupled)
 
@@ -36,4 +46,4 @@ class AdamLike(LayerOptimizer):
         adam_block_rule(group, block, block.params, decoupled=self.decoupled)
 
     def _finish(self, group: Group, whole: Block) -> None:
-        count_step(whole)
+        count_step(whole.layers)

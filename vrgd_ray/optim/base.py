@@ -15,8 +15,9 @@ from vrgd_ray.optim.batch_scale import BatchScale
 from vrgd_ray.optim.blocks import Block, Scratch, batches, blocks, plain
 from vrgd_ray.optim.checks import checked_gradient, checked_variance, consume, validate_options
 from vrgd_ray.optim.gsnr import apply_control, gsnr_scale
+from vrgd_ray.optim.kernels import NativeScale
 from vrgd_ray.optim.layer import SCALE_AVERAGE, Group, Layer, State, newest_share, scaled
-from vrgd_ray.optim.native import NativeScale, wanted
+from vrgd_ray.optim.native import wanted
 from vrgd_ray.optim.statistics import LayerScale, mean_scale, measure, step_ratio
 
 
@@ -119,9 +120,7 @@ class LayerOptimizer(torch.optim.Optimizer):
                 fast.append(layer)
             else:
                 self._step_layer(group, layer, layer.dtype(wide=wide))
-        scratch, native = Scratch(), scaled(group) and wanted(fast)
-        for batch in batches(fast):
-            self._step_batch(group, batch, scratch, native)
+        self._step_fast(group, fast)
 
     def _step_layer(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:
         param = layer.param.to(dtype)
@@ -143,6 +142,11 @@ class LayerOptimizer(torch.optim.Optimizer):
         scale = gsnr_scale(layer.grad, layer.variance, group["gsnr_bounds"])
         return apply_control(scale, group["gsnr_control"], (group["gsnr_seed"], group["gsnr_step"], layer.index))
 
+    def _step_fast(self, group: Group, layers: list[Layer]) -> None:
+        scratch, native = Scratch(), scaled(group) and wanted(layers)
+        for batch in batches(layers):
+            self._step_batch(group, batch, scratch, native)
+
     def _step_batch(self, group: Group, batch: list[Layer], scratch: Scratch, native: bool) -> None:
         whole, parts = blocks(batch, scratch, whole_buffer=self.layerwise)
         write = self._writer(group, parts, native and batch[0].param.device.type == "cpu")
@@ -156,10 +160,10 @@ class LayerOptimizer(torch.optim.Optimizer):
         batch = parts[0].layers
         if batch[0].variance is None:
             return _copy_mean
+        if native:
+            return NativeScale(batch, group["gsnr_bounds"]).write
         averages = [layer.state[SCALE_AVERAGE] for layer in batch if SCALE_AVERAGE in layer.state]
         share = newest_share(group, batch[0]) if averages else 1.0
-        if native:
-            return NativeScale(batch, group["gsnr_bounds"], averages, share).write
         return BatchScale(parts, group["gsnr_bounds"], averages, share).write
 
     def _prepare(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:

@@ -1,27 +1,30 @@
-"""The scale of a large CPU model in C: two passes over memory where torch's operations need seven.
+"""The C kernels of large CPU models: compiled when the first large step needs them, and kept for later processes.
 
-The C file is compiled when the first large step needs it (about 0.3 s) and forgotten with the process. Without a C
-compiler, or with the environment variable VRGD_NATIVE=0, torch's operations do the same.
+Compiling takes about 0.2 s. The result lies in the user's cache folder ($XDG_CACHE_HOME or ~/.cache, then vrgd_ray),
+under a name made of everything it depends on. Without a C compiler, or with the environment variable VRGD_NATIVE=0,
+torch's operations do the same.
 """
 
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import platform
+import re
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from vrgd_ray.optim.blocks import Block
-from vrgd_ray.optim.gsnr import largest_ratio
 from vrgd_ray.optim.layer import Layer
 
-SOURCE = Path(__file__).with_name("scale_kernel.c")
+SOURCE = Path(__file__).with_name("kernels.c")
 FLAGS = ["-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
 MIN_ELEMENTS = 2**19
 """Parameters in a group below which compiling is not worth the wait."""
@@ -30,68 +33,79 @@ _NAMES = {torch.float32: "float", torch.float64: "double"}
 
 
 @cache
-def library() -> ctypes.CDLL | None:
-    """Compile and load the kernels; None where that is impossible or unwanted."""
+def library(dtype: torch.dtype = torch.float32) -> ctypes.CDLL | None:
+    """Compile, unless that was done before, and load the kernels; None where that is impossible or unwanted."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None or os.environ.get("VRGD_NATIVE") == "0":
         return None
+    command = [compiler, *FLAGS, f"-DT={_NAMES[dtype]}", str(SOURCE), "-lm"]
     try:
-        with tempfile.TemporaryDirectory() as folder:
-            target = str(Path(folder, "scale_kernel.so"))
-            subprocess.run([compiler, *FLAGS, str(SOURCE), "-o", target], check=True, capture_output=True, timeout=60)
-            return _declare(ctypes.CDLL(target))
+        with _folder() as folder:
+            target = folder / f"kernels-{_key(command)}.so"
+            if not (target.exists() and _ours_alone(target)):
+                _compile(command, target)
+            return _declare(ctypes.CDLL(str(target)))
     except (OSError, subprocess.SubprocessError):
         return None
 
 
 def wanted(layers: list[Layer]) -> bool:
     """Whether the layers of a group are on the CPU, and enough to be worth the kernels."""
-    size = sum(layer.param.numel() for layer in layers if layer.param.device.type == "cpu")
-    return size >= MIN_ELEMENTS and library() is not None
+    on_cpu = [layer.param for layer in layers if layer.param.device.type == "cpu"]
+    large = bool(on_cpu) and sum(param.numel() for param in on_cpu) >= MIN_ELEMENTS
+    return large and all(map(library, {p.dtype for p in on_cpu}))
 
 
-class NativeScale:
-    """Writes the scaled gradient of a batch of layers into the blocks' buffers."""
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """The cache folder or, where no such folder is writable by this user alone, one that lasts until loading."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vrgd_ray"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        usable = _ours_alone(folder) and os.access(folder, os.W_OK)
+    except OSError:
+        usable = False
+    if usable:
+        yield folder
+    else:
+        with tempfile.TemporaryDirectory() as temporary:
+            yield Path(temporary)
 
-    def __init__(self, batch: list[Layer], bounds: tuple[float, float], averages: list[Tensor], share: float) -> None:
-        kernels, name = library(), _NAMES[batch[0].param.dtype]
-        self.total = getattr(kernels, f"{name}_ratio_total")
-        self.scale = getattr(kernels, f"{name}_scaled_gradient")
-        self.largest = largest_ratio(batch[0].param.dtype)
-        self.bounds, self.share, self.averages = bounds, share, averages
-        self.per_mean = [self._per_mean(layer) for layer in batch]
 
-    def write(self, block: Block) -> None:
-        """Write weight * mean into the block's buffer, the weight being the scale or its running mean."""
-        offset = block.start * block.buffer.element_size()
-        for i, (layer, view) in enumerate(zip(block.layers, block.views, strict=True)):
-            assert layer.variance is not None
-            self.scale(
-                layer.grad.data_ptr() + offset,
-                layer.variance.data_ptr() + offset,
-                self.averages[i].data_ptr() + offset if self.averages else None,
-                view.data_ptr(),
-                view.numel(),
-                self.largest,
-                self.per_mean[i],
-                *self.bounds,
-                self.share,
-            )
+def _ours_alone(path: Path) -> bool:
+    """Whether nobody else could have written there: what lies in the cache is going to be executed."""
+    status = path.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
-    def _per_mean(self, layer: Layer) -> float:
-        assert layer.variance is not None
-        count = ctypes.c_int64(0)
-        mean, variance = layer.grad.data_ptr(), layer.variance.data_ptr()
-        total = self.total(mean, variance, layer.grad.numel(), self.largest, ctypes.byref(count))
-        # Without a total, 0 * infinity marks ordinary elements as neutral, as 0/0 does elsewhere.
-        return max(count.value, 1) / total if total else float("inf")
+
+def _key(command: list[str]) -> str:
+    # Home folders are shared by machines, and -march=native compiles for one processor.
+    processors = Path("/proc/cpuinfo")
+    text = processors.read_text() if processors.exists() else platform.processor()
+    kind = re.findall(r"^(?:model name|flags|Features)\s*:.*", text, re.MULTILINE)[:2] or [text]
+    return hashlib.sha256(repr([SOURCE.read_text(), command, platform.machine(), kind]).encode()).hexdigest()[:32]
+
+
+def _compile(command: list[str], target: Path) -> None:
+    """Write the library; processes that do so at the same time replace each other's equal results."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        fresh = Path(folder, target.name)
+        subprocess.run([*command, "-o", str(fresh)], check=True, capture_output=True, timeout=60)
+        fresh.chmod(0o700)
+        fresh.replace(target)
 
 
 def _declare(kernels: ctypes.CDLL) -> ctypes.CDLL:
-    pointer, size, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-    for name in _NAMES.values():
-        total = getattr(kernels, f"{name}_ratio_total")
-        total.argtypes, total.restype = [pointer, pointer, size, number, pointer], number
-        scale = getattr(kernels, f"{name}_scaled_gradient")
-        scale.argtypes, scale.restype = [pointer] * 4 + [size] + [number] * 5, None
+    pointer, number = ctypes.c_void_p, ctypes.c_int64
+    for name, types in {
+        "vrgd_ratios": [pointer, pointer],
+        "vrgd_share_ratio": [pointer, number],
+        "vrgd_scaled_gradient": [pointer, pointer, pointer],
+        "vrgd_advance": [pointer, pointer],
+        "vrgd_share_factor": [pointer, number, pointer],
+        "vrgd_move": [pointer, pointer],
+        "vrgd_steps": [pointer, pointer, number],
+    }.items():
+        kernel = getattr(kernels, name)
+        kernel.argtypes, kernel.restype = types, None
     return kernels

@@ -11,7 +11,7 @@ from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from vrgd_ray.optim.blocks import Block
-from vrgd_ray.optim.layer import Group, State
+from vrgd_ray.optim.layer import Group, Layer, State
 
 
 def sgd_rule(group: Group, param: Tensor, gradient: Tensor, state: State, **changes: Any) -> None:
@@ -62,10 +62,10 @@ def adam_block_rule(group: Group, block: Block, params: list[Tensor], *, decoupl
     rule(params, block.views, *momenta, [], [step] * len(params), **_adam_options({**group, **changes}))
 
 
-def count_step(block: Block) -> None:
-    """Advance the step count of every layer of the block."""
+def count_step(layers: list[Layer]) -> None:
+    """Advance the step count of every layer."""
     # A tensor as summand: adding a number costs four times as much.
-    torch._foreach_add_([layer.state["step"] for layer in block.layers], torch.tensor(1.0))
+    torch._foreach_add_([layer.state["step"] for layer in layers], torch.tensor(1.0))
 
 
 def _adam_options(group: Group) -> dict[str, Any]:
