@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from vrgd_ray.gradients import GradientMoments
@@ -73,7 +73,7 @@ def accumulation_step(model: nn.Module, groups: list[Batch]) -> Callable[[], Non
     def step() -> None:
         for i, (x, y) in enumerate(groups):
             model.require_backward_grad_sync = i == len(groups) - 1  # type: ignore[assignment]
-            (F.cross_entropy(model(x), y) / len(groups)).backward()
+            torch.autograd.backward(F.cross_entropy(model(x), y) / len(groups))
         optimizer.step()
         optimizer.zero_grad()
 
@@ -87,7 +87,7 @@ def moments_step(model: nn.Module, groups: list[Batch], moments: GradientMoments
     def step() -> None:
         for i, (x, y) in enumerate(groups):
             with moments.micro_batch(last=i == len(groups) - 1):
-                F.cross_entropy(model(x), y).backward()
+                torch.autograd.backward(F.cross_entropy(model(x), y))
         optimizer.step()
         optimizer.zero_grad()
 
@@ -174,7 +174,7 @@ def main() -> None:
     print("| workload | step | ms (median) | time ratio | MB sent a step | bytes ratio |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         rest = (arguments.workers, f"file://{folder}/rendezvous", arguments.steps)
-        mp.spawn(several_workers, rest, arguments.workers)
+        spawn(several_workers, rest, arguments.workers)  # type: ignore[no-untyped-call]
 
 
 if __name__ == "__main__":
