@@ -45,6 +45,10 @@ REFUSED = [
     (["--name", "../elsewhere"], "--name"),
     (["--resume"], "nothing to resume"),
     (["--tracking-uri", "nonsense://x"], "nonsense://x"),
+    (["--tracking-uri", "http://127.0.0.1:9"], "http://127.0.0.1:9 cannot be used"),
+    (["--optimizers", ""], "--optimizers is empty"),
+    (["--margin", "100%"], "accepts anything"),
+    (["--batch-sizes", "64", "--max-batch-size", "128"], "exclude each other"),
 ]
 
 

@@ -106,6 +106,13 @@ def command_line(command: str) -> str:
     return shlex.join(["python", "-m", f"vrgd_ray.{command}", *_typed_arguments()])
 
 
+def resume_command(name: str) -> str:
+    """The command that goes on with this search."""
+    typed = [argument for argument in _typed_arguments() if argument != "--resume"]
+    named = any(argument == "--name" or argument.startswith("--name=") for argument in typed)
+    return shlex.join(["python", "-m", "vrgd_ray.tune", *typed, *([] if named else ["--name", name]), "--resume"])
+
+
 def _typed_arguments() -> list[str]:
     typed = sys.argv[1:]
     return typed[1:] if Path(sys.argv[0]).name.startswith("vrgd") and typed else typed

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from vrgd_ray.config import ConfigError, Recipe, nearest, require
@@ -168,9 +170,16 @@ def _import(module_name: str) -> Any:
             module_name == missing or module_name.startswith(missing + "."),
             f"pipeline module {module_name!r} needs the package {missing!r}, which is not installed.",
         )
+        local = [path.stem for path in Path.cwd().glob("*.py")]
         raise ConfigError(
-            f"no pipeline module {module_name!r}: {nearest(module_name, available_pipelines())}"
+            f"no pipeline module {module_name!r}: {nearest(module_name, [*available_pipelines(), *local])}"
         ) from None
+    except Exception as error:  # whatever the user's module raises while it is imported
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        raise ConfigError(
+            f"pipeline module {module_name!r} cannot be imported: {type(error).__name__}: {error} "
+            f"({frame.filename}, line {frame.lineno})."
+        ) from error
 
 
 def _find_class(module: Any, class_name: str) -> Any:

@@ -129,6 +129,8 @@ def _train(
         name="train",
     )
     needs = {"GPU": workers[0] * options.gpus_per_worker} if options.gpus_per_worker else {"CPU": float(workers[0])}
+    tracker.check()
+    print(f"Starting {options.workers} workers, which takes about half a minute ...", file=sys.stderr)
     tracker.start(name=folder.path.name, search_id=uuid.uuid4().hex, params={"command": cli.command_line("train")})
     status: Status = "FAILED"
     try:

@@ -147,6 +147,7 @@ def _load_pipeline(options: argparse.Namespace) -> Pipeline:
 
 
 def _build_plan(options: argparse.Namespace, pipeline: Pipeline) -> SearchPlan:
+    from vrgd_ray.config import require
     from vrgd_ray.limit.plan import SearchPlan, checked_ladder, default_ladder
     from vrgd_ray.optim.registry import twin
 
@@ -156,6 +157,11 @@ def _build_plan(options: argparse.Namespace, pipeline: Pipeline) -> SearchPlan:
         checked_ladder(options.batch_sizes, reference.batch_size)
         if options.batch_sizes is not None
         else default_ladder(pipeline, options.max_batch_size)
+    )
+    require(options.optimizers != [], "--optimizers is empty; name at least one, or leave the flag out.")
+    require(
+        options.batch_sizes is None or options.max_batch_size is None,
+        "--batch-sizes and --max-batch-size exclude each other: the one gives the ladder, the other ends the default.",
     )
     optimizers = options.optimizers or [reference.optimizer, twin(reference.optimizer)]
     return SearchPlan(
@@ -239,11 +245,14 @@ def _show_space(plan: SearchPlan, pipeline: Pipeline) -> int:
 
 
 def _dry_run(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -> int:
+    import torch
+
     from vrgd_ray.limit.forecast import describe_plan
     from vrgd_ray.training.context import LocalContext
     from vrgd_ray.training.probe import seconds_per_step
 
     print("Timing a few steps of each cell on one worker of this machine ...", file=sys.stderr)
+    torch.set_num_threads(1)  # as in a trial, which has one core
     times = {
         cell: seconds_per_step(
             pipeline, plan.reference.with_values(batch_size=cell.batch_size, optimizer=cell.optimizer), LocalContext()
@@ -310,6 +319,8 @@ def _print_result(result: dict[str, Any], session: Any) -> None:
     print(summary_sentence(result))
     print(scale_sentence(result))
     print()
+    if result["status"] in ("interrupted", "stopped"):
+        print(f"Go on:     {cli.resume_command(session.folder.path.name)}")
     if result["recommended"]:
         print(f"Train it:  {result['recommended']['command']}")
     print(f"Report:    {session.folder.path / 'report.html'}")

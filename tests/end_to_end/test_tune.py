@@ -1,6 +1,7 @@
 """`vrgd tune` on the digits with a tiny budget, through Ray, Optuna and a real MLflow database."""
 
 import json
+import os
 import re
 import signal
 from collections import Counter
@@ -90,6 +91,9 @@ def test_mlflow_holds_one_parent_and_one_run_for_every_training_run(finished):
 def test_interrupted_by_ctrl_c_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
     process = commands.start(tmp_path, *commands.SMALL)
     commands.wait_for_runs(tmp_path, process, 6)
+    status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
+    assert status == 2
+    assert "another search is running" in output
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130, (tmp_path / "output.txt").read_text()
     assert commands.result(tmp_path)["status"] == "interrupted"
@@ -102,6 +106,16 @@ def test_interrupted_by_ctrl_c_then_resumed_it_reaches_the_same_verdict(finished
     assert {run.info.status for run in runs} == {"FINISHED"}
     keys = [run.data.tags.get("vrgd.key") for run in runs]
     assert len(keys) == len(set(keys)) == len(commands.tracked_runs(finished[0]))
+
+
+@pytest.mark.slow
+def test_sigterm_to_the_whole_group_writes_what_is_known_and_closes_the_tracking(tmp_path):
+    process = commands.start(tmp_path, *commands.SMALL)
+    commands.wait_for_runs(tmp_path, process, 4)
+    os.killpg(process.pid, signal.SIGTERM)
+    assert process.wait(timeout=30) == 128 + signal.SIGTERM, (tmp_path / "output.txt").read_text()
+    assert commands.result(tmp_path)["status"] == "stopped"
+    assert "RUNNING" not in {run.info.status for run in commands.tracked_runs(tmp_path)}
 
 
 @pytest.mark.slow

@@ -67,14 +67,21 @@ def test_equal_limits_are_no_gain():
     )
 
 
-def test_a_higher_limit_is_a_gain():
-    told = scale_sentence(without(synthetic.full(), (256, "adamw")))
-    assert told == "vr_adamw moved the limit: 256 against 128 with adamw, 2.0 times larger."
+def test_a_higher_limit_says_what_ended_the_other_climb_and_claims_no_comparison():
+    result = synthetic.full()
+    cell = next(c for c in result["cells"] if (c["batch_size"], c["optimizer"]) == (256, "adamw"))
+    cell |= {"verdict": "inconclusive", "claim": "exploratory"}
+    assert scale_sentence(result) == (
+        "vr_adamw was accepted up to batch 256, adamw up to 128: 256 with adamw was inconclusive, "
+        "which does not mean that it is worse."
+    )
+    cell["verdict"] = "reject"
+    assert scale_sentence(result).endswith("adamw up to 128: 256 with adamw was rejected.")
 
 
 def test_a_lower_limit_is_said():
     told = scale_sentence(without(synthetic.full(), (256, "vr_adamw")))
-    assert told == "vr_adamw did not move the limit, it fell short: 128 against 256 with adamw."
+    assert told == "vr_adamw did not move the limit: 256 with adamw, while 512 with vr_adamw was rejected."
 
 
 def test_exploratory_acceptance_is_no_gain():

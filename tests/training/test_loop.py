@@ -112,10 +112,10 @@ def test_the_split_chooses_the_data_of_the_final_metrics_only():
     pipeline = Telling()
     validation, test = (data.tensors[0].sum().item() for data in (pipeline.validation_data(), pipeline.test_data()))
     train(pipeline, RECIPE, LocalContext(), split="test", evaluations=2)
-    assert pipeline.seen == [validation, validation, test]
+    assert pipeline.seen == [validation, validation, validation, test]  # the first before any step
     pipeline.seen = []
     train(pipeline, RECIPE, LocalContext(), split="validation", evaluations=2)
-    assert pipeline.seen == [validation, validation]
+    assert pipeline.seen == [validation, validation, validation]
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from vrgd_ray.config import require
 
@@ -41,6 +41,10 @@ class Criterion:
 
     def __post_init__(self) -> None:
         require(math.isfinite(self.margin) and self.margin >= 0, f"margin = {self.margin} must be at least 0.")
+        require(
+            not self.relative or self.margin < 1,
+            f"margin = {self.margin:.0%} of the metric accepts anything; use less.",
+        )
         require(0 < self.alpha <= 0.5, f"alpha = {self.alpha} must be above 0 and at most 0.5.")
         require(
             min(self.looks) >= 2 and list(self.looks) == sorted(set(self.looks)),
@@ -94,7 +98,7 @@ def compare(candidate: Sequence[float], reference: Sequence[float], criterion: C
     error, freedom = _standard_error(c, weighted, paired=criterion.paired)
     margin = rho * float(r.mean()) if criterion.relative else criterion.margin
     difference = sign * float(c.mean() - r.mean())
-    reach = float(stats.t.ppf(1.0 - criterion.level, freedom)) * error if error > 0 else 0.0
+    reach = float(special.stdtrit(freedom, 1.0 - criterion.level)) * error if error > 0 else 0.0
     lower, upper = difference - reach, difference + reach
     return Comparison(
         difference=difference,
@@ -129,10 +133,10 @@ def smallest_detectable_margin(num_seeds: int, level: float, power: float = 0.8)
     For unpaired arms of `num_seeds` each and one look at the one-sided `level` (non-central t). Pairing does better.
     """
     freedom = 2 * (num_seeds - 1)
-    critical = stats.t.ppf(1.0 - level, freedom)
+    critical = special.stdtrit(freedom, 1.0 - level)
     low, high = 0.0, 100.0
     for _ in range(60):
         middle = (low + high) / 2
-        reached = 1.0 - stats.nct.cdf(critical, freedom, middle * math.sqrt(num_seeds / 2))
+        reached = 1.0 - special.nctdtr(freedom, middle * math.sqrt(num_seeds / 2), critical)
         low, high = (low, middle) if reached >= power else (middle, high)
     return high

@@ -118,7 +118,18 @@ class Finder:
         for listener in self.listeners:
             listener.job_finished(job, result, replayed=replayed)
         self._deliver(job, result)
+        self._check_first(job, result)
         self._advance()
+
+    def _check_first(self, job: Job, result: TrainingResult) -> None:
+        """The first trial is the user's own recipe: what breaks there is broken everywhere."""
+        if (job.cell, job.role, job.index) != (self.plan.reference_cell, "search", 0):
+            return
+        metric = self.pipeline.metric
+        if result.error:
+            self.failure = f"the reference recipe cannot be trained: {result.error.rstrip('.')}."
+        elif self.plan.criterion.relative and result.metrics.get(metric, 1.0) <= 0:
+            self.failure = f"a margin in per cent needs a positive {metric}; give --margin in units of the metric."
 
     def _deliver(self, job: Job, result: TrainingResult) -> None:
         if job.role == "reference" and self.reference is not None:
@@ -144,7 +155,7 @@ class Finder:
 
     def _advance(self) -> None:
         """Judge what can be judged, and open the rungs that this brings up."""
-        if self.reference is not None and self.reference.failed is not None:
+        if self.failure is None and self.reference is not None and self.reference.failed is not None:
             reason = self.reference.failed.error or "a seed diverged"
             self.failure = f"the reference cannot be trained on fresh seeds: {reason}."
             return

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
-from vrgd_ray.config import require
+from vrgd_ray.config import ConfigError, require
 from vrgd_ray.limit.ledger import Ledger
 from vrgd_ray.limit.plan import SearchPlan
 
 LEDGER_FILE = "ledger.jsonl"
+LOCK_FILE = ".lock"
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,8 @@ class RunFolder:
 
     path: Path
     """Where it is, whether or not it exists yet."""
+    resume: bool = False
+    """Whether the search in it is to go on; else it must not exist."""
 
     @classmethod
     def choose(cls, output: Path, name: str | None, default: str, *, resume: bool) -> RunFolder:
@@ -33,7 +38,29 @@ class RunFolder:
             require(folder.exists, f"nothing to resume: there is no search in {folder.path}.")
         else:
             require(not folder.exists, f"{folder.path} exists; choose another --name, or go on with it by --resume.")
-        return folder
+        return replace(folder, resume=resume)
+
+    @contextmanager
+    def claim(self) -> Iterator[None]:
+        """Make the folder this process's own; one that is left without a search is removed again.
+
+        Raises:
+            ConfigError: another search is running in it, or has been since the name was chosen.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / LOCK_FILE).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(f"another search is running in {self.path}; choose another --name.") from None
+            begun = self.ledger.path.exists()
+            require(self.resume or not begun, f"{self.path} exists; choose another --name, or go on by --resume.")
+            try:
+                yield
+            finally:
+                (self.path / LOCK_FILE).unlink()
+                with suppress(OSError):  # not empty: a search has begun
+                    self.path.rmdir()
 
     @property
     def exists(self) -> bool:

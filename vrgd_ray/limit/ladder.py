@@ -41,18 +41,17 @@ class Ladder:
         self.accepted[batch_size] = accepted
 
     def claim(self, batch_size: int) -> Claim:
-        """What may be said of a rung: part of the fixed sequence, beyond it, or not tried."""
+        """What may be said of a rung: accepted in sequence, tried without that, or not tried."""
         if batch_size not in self.accepted:
             return "not tested"
         failure = self._first_failure()
-        position = self.batch_sizes.index(batch_size)
-        return "confirmed" if failure is None or position <= failure else "exploratory"
+        within = failure is None or self.batch_sizes.index(batch_size) < failure
+        return "confirmed" if within else "exploratory"
 
     @property
     def largest(self) -> int | None:
         """Largest batch size of the claim; None when the first rung already failed."""
-        accepted = [b for b in self.accepted if self.accepted[b] and self.claim(b) == "confirmed"]
-        return max(accepted, default=None)
+        return max((b for b in self.accepted if self.claim(b) == "confirmed"), default=None)
 
     def _first_failure(self) -> int | None:
         outcomes = list(self.accepted.values())

@@ -31,11 +31,11 @@ class Ledger:
         if not lines:
             return {}
         saved, own = lines[0]["plan"], json.loads(json.dumps(plan))
-        differing = [name for name in own if own[name] != saved.get(name)]
+        differing = _differences(own, saved)
         require(
             not differing,
-            f"cannot resume: {', '.join(differing)} differ from the search in {self.path.parent}; "
-            "repeat its command, or choose another --name.",
+            f"cannot resume the search in {self.path.parent} with {'; '.join(differing)}; repeat its command, "
+            "or choose another --name.",
         )
         pairs = [(Job.from_dict(line["job"]), TrainingResult.from_dict(line["result"])) for line in lines[1:]]
         return {job.key: (job, result) for job, result in pairs}
@@ -82,3 +82,15 @@ class Ledger:
         if rest:
             self.path.write_text(complete + "\n" if complete else "")
         return [json.loads(line) for line in complete.splitlines()]
+
+
+def _differences(own: dict[str, Any], saved: dict[str, Any]) -> list[str]:
+    """ "trials = 16 (it was 8)" for every value that differs, those of nested dicts by their own names."""
+    found = []
+    for name, value in own.items():
+        before = saved.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            found += _differences(value, before)
+        elif value != before:
+            found.append(f"{name} = {value} (it was {before})")
+    return found

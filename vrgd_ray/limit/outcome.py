@@ -23,7 +23,8 @@ def build_outcome(finder: Finder, *, name: str, command: str, train_command: str
     """Everything known of the search so far; complete where it has finished, honest where it was cut short."""
     plan = finder.plan
     largest = _largest(finder)
-    recommended = largest["recipe"] if largest else (finder.reference.recipe.to_dict() if finder.reference else None)
+    tuned = finder.reference if finder.reference is not None and _values(finder.reference) else None
+    recommended = largest["recipe"] if largest else (tuned.recipe.to_dict() if tuned else None)
     return {
         "schema_version": SCHEMA_VERSION,
         "name": name,

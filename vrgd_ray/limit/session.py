@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import yaml
 
@@ -31,9 +33,7 @@ _STATUS: dict[str, Status] = {
 }
 
 
-def _interrupt(signal_number: int, frame: object) -> None:
-    """End on SIGTERM, as a spot instance sends it, just as on Ctrl-C."""
-    signal.raise_signal(signal.SIGINT)
+EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class Display(Listener, AbstractContextManager["Display"], Protocol):
@@ -76,14 +76,16 @@ class SearchSession:
         """
         started = time.monotonic()
         ledger = self.folder.ledger
-        recorded = ledger.read(self.plan.to_dict())
+        self.tracker.check()
         # Whatever can be refused is refused before the first line is written.
-        with self.connect():
+        with self.folder.claim(), self.connect():
+            recorded = ledger.read(self.plan.to_dict())
             self.tracker.start(name=self.folder.path.name, search_id=ledger.search_id, params=self._params())
             ledger.begin(self.plan.to_dict())
             display = make_display(lambda: finder)
             listeners: list[Listener] = [ledger, TrackingListener(self.tracker), display]
             finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
+            signal.signal(signal.SIGTERM, lambda *_: self._end_at_once(finder, display, started))
             try:
                 self._search(finder, display)
             finally:
@@ -91,10 +93,16 @@ class SearchSession:
         return result
 
     def _search(self, finder: Finder, display: Display) -> None:
-        signal.signal(signal.SIGTERM, _interrupt)
         source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
         with display, suppress(KeyboardInterrupt):
             run_search(finder, source, self.resources, storage=self.storage)
+
+    def _end_at_once(self, finder: Finder, display: Display, started: float) -> NoReturn:
+        """Write what is known and leave without another word to Ray: on SIGTERM its processes may be gone already."""
+        finder.stop("SIGTERM was received")
+        display.__exit__(None, None, None)
+        self._write(finder, time.monotonic() - started)
+        os._exit(EXIT_TERMINATED)
 
     def _write(self, finder: Finder, seconds: float) -> dict[str, Any]:
         best = self.folder.path / "best.yaml"
@@ -102,7 +110,7 @@ class SearchSession:
             finder,
             name=self.folder.path.name,
             command=self.command,
-            train_command=f"python -m vrgd_ray.train --config {best}",
+            train_command=f"python -m vrgd_ray.train --config {shlex.quote(str(best))}",
             seconds=seconds,
         )
         files = [self._save("result.json", json.dumps(result, indent=2))]

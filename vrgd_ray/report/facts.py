@@ -52,7 +52,7 @@ def _reference(result: Result) -> str:
 
 def _power(result: Result) -> str:
     power, units, looks = result.get("power") or {}, Units.of(result), result.get("looks") or []
-    if power.get("seed_std") is None:
+    if not power.get("seed_std"):
         return ""
     known = [(seeds, power.get(f"detectable_{seeds}")) for seeds in looks]
     margins = [f"{units.amount(value, 1)} with {seeds} seeds" for seeds, value in known if value is not None]

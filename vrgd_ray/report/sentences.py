@@ -139,10 +139,20 @@ def _moved(result: Result, name: str, base: str) -> str:
     if ours == theirs == start:
         return f"{name} did not move the limit: neither it nor {base} was accepted above batch {start}."
     if ours > theirs:
-        return f"{name} moved the limit: {ours} against {theirs} with {base}, {times(ours / theirs)} larger."
+        return f"{name} was accepted up to batch {ours}, {base} up to {theirs}: {_limit(result, base, theirs)}."
     if ours < theirs:
-        return f"{name} did not move the limit, it fell short: {ours} against {theirs} with {base}."
+        return f"{name} did not move the limit: {theirs} with {base}, while {_limit(result, name, ours)}."
     return f"{name} did not move the limit: {ours} with either optimizer{_side_by_side(result, ours, name, base)}."
+
+
+def _limit(result: Result, optimizer: str, limit: int) -> str:
+    """What ended an optimizer's climb; not being accepted is not the same as being worse."""
+    beyond = [c for c in sorted_cells(result) if c["optimizer"] == optimizer and not accepted(c, "confirmed")]
+    first = next((c for c in beyond if c.get("verdict") not in (None, "not tested")), None)
+    if first is None:
+        return f"{optimizer} was not tested beyond {limit}"
+    text = f"{_name(first)} was {verdict_words(first)}"
+    return f"{text}, which does not mean that it is worse" if first["verdict"] == "inconclusive" else text
 
 
 def _tested(result: Result, optimizer: str) -> bool:

@@ -85,8 +85,7 @@ def verdict_words(cell: Cell) -> str:
     verdict, claim = VERDICTS.get(str(cell.get("verdict")), "not tested"), cell.get("claim")
     if verdict == "rejected" and cell.get("difference") is None:
         return "rejected: a seed diverged"
-    told = claim == "exploratory" or (claim == "confirmed" and verdict == "accepted")
-    return f"{verdict} ({claim})" if told and verdict != "not tested" else verdict
+    return f"{verdict} ({claim})" if verdict == "accepted" and claim else verdict
 
 
 def _mean(arm: dict[str, Any], units: Units) -> str:

@@ -80,7 +80,10 @@ def load_space(optimizer: str, pipeline: Any = None) -> SearchSpace:
         if error.name != name:
             raise
         raise ConfigError(f"no search space for optimizer {optimizer!r}: {name} is missing.") from error
-    require(callable(getattr(space, "suggest", None)), f"the search space {space!r} lacks suggest(trial, context).")
+    require(
+        callable(getattr(space, "suggest", None)),
+        f"the search space of {optimizer} ({type(space).__name__}) lacks suggest(trial, context).",
+    )
     found: SearchSpace = space
     return found
 

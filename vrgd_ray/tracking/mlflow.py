@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from vrgd_ray.config import ConfigError
 from vrgd_ray.tracking.tracker import RunRecord, Status
@@ -34,6 +36,17 @@ class MlflowTracker:
         self._half_written: dict[str, str] = {}
         self._next_try, self._said = 0.0, False
 
+    def check(self) -> None:
+        """Open a connection to a server, which fails in seconds where MLflow would retry for minutes."""
+        address = urlsplit(self.tracking_uri)
+        if address.scheme not in ("http", "https"):
+            return
+        try:
+            port = address.port or (443 if address.scheme == "https" else 80)
+            socket.create_connection((address.hostname or "", port), timeout=5).close()
+        except (OSError, ValueError) as error:
+            raise ConfigError(self._unusable(error)) from error
+
     def start(self, *, name: str, search_id: str, params: Mapping[str, Any]) -> None:
         """Open or find the parent run."""
         # An unreachable server must answer within seconds, not after MLflow's default of minutes.
@@ -49,10 +62,13 @@ class MlflowTracker:
             self._experiment_id = self._find_experiment()
             self._open_parent(name, search_id, params)
         except (MlflowException, OSError) as error:
-            raise ConfigError(
-                f"the tracking server {self.tracking_uri} cannot be used: {_first_line(error)} "
-                "Check --tracking-uri, or track nothing with --tracking-uri none."
-            ) from error
+            raise ConfigError(self._unusable(error)) from error
+
+    def _unusable(self, error: BaseException) -> str:
+        return (
+            f"the tracking server {self.tracking_uri} cannot be used: {_first_line(error)} "
+            "Check --tracking-uri, or track nothing with --tracking-uri none."
+        )
 
     def log_run(self, record: RunRecord) -> None:
         """Log a finished run, now or when the server is back; a key that is there already is left alone."""
@@ -178,4 +194,5 @@ class MlflowTracker:
 
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:200].rstrip(".") + "."
+    sentence = lines[0].partition(". ")[0]
+    return (sentence if len(sentence) <= 200 else f"{sentence[:200]} ...").rstrip(".") + "."

@@ -12,6 +12,9 @@ from vrgd_ray.tracking.tracker import RunRecord, Status
 class NullTracker:
     """Takes everything and keeps nothing."""
 
+    def check(self) -> None:
+        """Nothing."""
+
     def start(self, *, name: str, search_id: str, params: Mapping[str, Any]) -> None:
         """Nothing."""
 

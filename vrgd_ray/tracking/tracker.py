@@ -35,6 +35,14 @@ class RunRecord:
 class Tracker(Protocol):
     """A tracking system. After `start` no method raises: training goes on whatever happens to the tracking."""
 
+    def check(self) -> None:
+        """Refuse, before anything is started, a server that cannot be reached.
+
+        Raises:
+            ConfigError: nothing answers there.
+        """
+        ...
+
     def start(self, *, name: str, search_id: str, params: Mapping[str, Any]) -> None:
         """Open the parent run of a search, or the one an earlier start of the same search left.
 

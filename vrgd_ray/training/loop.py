@@ -119,6 +119,8 @@ class TrainingRun:
 
     def run(self, split: Split = "validation") -> TrainingResult:
         """Train to the end, or to the first loss that is not finite."""
+        if self.step == 0:
+            self.check_evaluation()
         self.module.train()
         started = time.perf_counter()
         while self.step < self.total_steps:
@@ -129,6 +131,14 @@ class TrainingRun:
                 self._report() if self.step in self.evaluation_steps else self.context.checkpoint(self.state_dict)
                 started = time.perf_counter()
         return self._result(started, self._evaluate_split(split))
+
+    def check_evaluation(self) -> None:
+        """Evaluate once before the first step, so that a broken `evaluate` is found before hours of training.
+
+        Raises:
+            ConfigError: it does not return the pipeline's metric as a number.
+        """
+        self._evaluate(self.pipeline.validation_data())
 
     def train_step(self) -> float:
         for group in self.optimizer.param_groups:
@@ -207,18 +217,16 @@ class TrainingRun:
             return {}
         self.module.eval()
         with torch.no_grad():
-            metrics = dict(self.pipeline.evaluate(self.module, data))
+            metrics = self.pipeline.evaluate(self.module, data)
         self.module.train()
-        name = self.pipeline.metric
-        if name not in metrics:
-            raise ConfigError(f"the pipeline's evaluate() returned {sorted(metrics)} without its metric {name!r}.")
-        return metrics
+        return _checked_metrics(metrics, self.pipeline.metric)
 
     def _result(self, started: float, metrics: dict[str, float], *, diverged: bool = False) -> TrainingResult:
         broken = bool(metrics) and not math.isfinite(metrics[self.pipeline.metric])
         return TrainingResult(
             metrics={} if broken else metrics,
             diverged=diverged or broken,
+            error=f"evaluate() gave {self.pipeline.metric} = {metrics[self.pipeline.metric]}" if broken else None,
             steps=self.step,
             samples=self.step * self.recipe.batch_size,
             seconds=self.seconds + (time.perf_counter() - started if diverged else 0.0),
@@ -252,6 +260,17 @@ class TrainingRun:
         self.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.moments.noise_scale.load_state_dict(state["noise_scale"])
+
+
+def _checked_metrics(metrics: Any, metric: str) -> dict[str, float]:
+    require(isinstance(metrics, dict), f"the pipeline's evaluate() returned {metrics!r}, not a dict of numbers.")
+    require(metric in metrics, f"the pipeline's evaluate() returned {sorted(metrics)} without its metric {metric!r}.")
+    for name, value in metrics.items():
+        require(
+            isinstance(value, (int, float)),
+            f"the pipeline's evaluate() returned {name} = {value!r} of type {type(value).__name__}; return a float.",
+        )
+    return dict(metrics)
 
 
 def _check_loss(loss: Any) -> None:
