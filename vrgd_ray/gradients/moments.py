@@ -47,6 +47,8 @@ class GradientMoments:
         `scaler.unscale_(optimizer)` before `clip_grad_norm_`, as in torch.
     compress: "bf16" sends the variance between workers in bfloat16, in a second collective after backward: 1.5 times
         the bytes of DistributedDataParallel instead of 2; the mean stays exact. Without effect on one worker.
+        None sends sums of squares in float32, right to 0.4 % where mean^2/variance is 1e4, to about 10 % at 1e5; "bf16"
+        has no such limit.
 
     With DistributedDataParallel all micro-batches run inside `no_sync`; sums and spreads of all parameters of a bucket
     travel in one collective while the last backward still runs. Buffers are broadcast once a step, as usual.

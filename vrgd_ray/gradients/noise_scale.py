@@ -88,6 +88,7 @@ class NoiseScale:
 
         A delete-one-block jackknife of the inverse |G|^2/tr(Sigma), which, unlike the ratio itself, stays near normal
         when |G|^2 is hardly known; its ends are then inverted. The upper end is infinite while |G|^2 may be 0.
+        With `decay` the few blocks that carry the weight make it slightly too narrow: it covered 93 % in simulations.
         """
         inverse_and_error = self._inverse_and_error()
         if inverse_and_error is None:
