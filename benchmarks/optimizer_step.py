@@ -9,11 +9,14 @@ rounds, ratios are medians of the ratio within a round. Needs `pip install vrgd-
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from itertools import accumulate
+from unittest import mock
 
 import torch
 from torch import nn
@@ -106,10 +109,11 @@ def table(times: dict[str, list[float]]) -> str:
 
 
 def first_step(count: int, size: int) -> float:
-    """Return the seconds of VRAdamW's very first step, the compilation included."""
+    """Return the seconds of VRAdamW's very first step, with nothing in the cache folder."""
     native.library.cache_clear()
     params = parameters(count, size, "cpu")
-    return timed_step(VRAdamW(params), params)
+    with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, XDG_CACHE_HOME=folder):
+        return timed_step(VRAdamW(params), params)
 
 
 def peak_memory(build: Build, size: int) -> float:
