@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,4 +38,7 @@ def test_several_processes(tmp_path):
 
 @pytest.mark.slow
 def test_ray_train(tmp_path):
-    run_example("Ray Train", tmp_path, HOME=str(tmp_path), RAY_AUTH_MODE="disabled")
+    # A cluster of its own, in a folder of its own (short: sockets lie in it), whatever else runs on the machine.
+    with tempfile.TemporaryDirectory() as folder:
+        own = {"RAY_ADDRESS": "local", "RAY_TMPDIR": folder, "HOME": str(tmp_path), "RAY_AUTH_MODE": "disabled"}
+        run_example("Ray Train", tmp_path, **own)
