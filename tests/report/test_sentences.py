@@ -98,3 +98,11 @@ def test_neither_accepted():
 def test_a_vr_optimizer_without_its_base_is_not_compared():
     result = without(synthetic.full(optimizers=["vr_adamw"]), *((b, "adamw") for b in (64, 128, 256, 512)))
     assert "without its base adamw" in scale_sentence(result)
+
+
+def test_thin_tuning_is_said():
+    result = synthetic.full()
+    result["reference"] = result["reference"] | {"trials": 3}
+    assert "Each cell was tuned with 3 trials only" in summary_sentence(result)
+    result["reference"] = result["reference"] | {"trials": 8}
+    assert "trials only" not in summary_sentence(result)

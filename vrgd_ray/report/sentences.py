@@ -18,6 +18,9 @@ from vrgd_ray.report.reading import (
 from vrgd_ray.report.table import verdict_words
 from vrgd_ray.report.units import Units, count, times
 
+FEWEST_TRIALS = 8
+"""Trials in a cell below which the report warns: the first two only rescale the reference's learning rate."""
+
 
 def summary_sentence(result: Result) -> str:
     """The verdict of the search, followed by what qualifies it (interrupted, failed control, open upper end)."""
@@ -44,7 +47,13 @@ def _verdict(result: Result) -> str:
 
 def caveats(result: Result) -> list[str]:
     """Sentences without which the headline would say too much; empty for a clean search."""
-    found = [_status_sentence(result), _open_end(result), _exploratory_sentence(result), _no_spread_sentence(result)]
+    found = [
+        _status_sentence(result),
+        _open_end(result),
+        _exploratory_sentence(result),
+        _no_spread_sentence(result),
+        _thin_tuning_sentence(result),
+    ]
     failed = control_sentence(result) if control_failed(result) else ""
     return [sentence for sentence in (failed, *found) if sentence]
 
@@ -105,6 +114,13 @@ def _status_sentence(result: Result) -> str:
         return ""
     why = f" ({str(reason).rstrip('.')})" if reason else ""
     return f"The search {'failed' if status == 'failed' else f'was {status}'} before its end{why}; so much is known."
+
+
+def _thin_tuning_sentence(result: Result) -> str:
+    trials = (result.get("reference") or {}).get("trials")
+    if trials is None or trials >= FEWEST_TRIALS or result.get("status", "finished") != "finished":
+        return ""
+    return f"Each cell was tuned with {trials} trials only: below {FEWEST_TRIALS}, luck in tuning can look like a loss."
 
 
 def _no_spread_sentence(result: Result) -> str:
