@@ -173,6 +173,8 @@ def connect(
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if address is None:
         options |= {"include_dashboard": dashboard, "resources": dict(resources or {})}
+    else:  # the processes of a running cluster do not see this environment
+        options["runtime_env"] = {"env_vars": _QUIET}
     try:
         ray.init(address=address or "local", **options)
     except ConnectionError as error:
