@@ -245,13 +245,13 @@ def test_variance_may_be_wider_than_the_parameter(path):
 
 
 def vector_files():
-    sibling = Path(__file__).parents[3] / "shared" / "vectors"
-    return sorted(Path(os.environ.get("VRGD_SHARED", sibling)).glob("vr_*.json"))
+    folder = Path(os.environ.get("VRGD_SHARED", Path(__file__).parents[3] / "shared"))
+    return sorted((folder / "vectors").glob("vr_*.json"))
 
 
 @pytest.mark.data
 def test_published_vectors_are_found():
-    assert vector_files(), "set VRGD_SHARED to the folder that holds vr_*.json and gsnr_scale.json"
+    assert vector_files(), "set VRGD_SHARED to the folder that holds vectors/vr_*.json"
 
 
 @pytest.mark.data
