@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
@@ -20,6 +19,7 @@ from vrgd_ray.limit.folder import RunFolder
 from vrgd_ray.limit.listener import Listener
 from vrgd_ray.limit.outcome import build_outcome
 from vrgd_ray.limit.plan import SearchPlan
+from vrgd_ray.limit.termination import EXIT_TERMINATED, TerminableSource
 from vrgd_ray.limit.tracking_listener import TrackingListener
 from vrgd_ray.pipeline import Pipeline, PipelineSource
 from vrgd_ray.search.study import TrialResources, run_search
@@ -31,9 +31,6 @@ _STATUS: dict[str, Status] = {
     "interrupted": "KILLED",
     "failed": "FAILED",
 }
-
-
-EXIT_TERMINATED = 128 + signal.SIGTERM
 
 
 class Display(Listener, AbstractContextManager["Display"], Protocol):
@@ -85,17 +82,17 @@ class SearchSession:
             display = make_display(lambda: finder)
             listeners: list[Listener] = [ledger, TrackingListener(self.tracker), display]
             finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
-            signal.signal(signal.SIGTERM, lambda *_: self._end_at_once(finder, display, started))
+            jobs = TerminableSource(finder, lambda: self._end_at_once(finder, display, started))
             try:
-                self._search(finder, display)
+                self._search(jobs, display)
             finally:
                 result = self._write(finder, time.monotonic() - started)
         return result
 
-    def _search(self, finder: Finder, display: Display) -> None:
+    def _search(self, jobs: TerminableSource, display: Display) -> None:
         source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
         with display, suppress(KeyboardInterrupt):
-            run_search(finder, source, self.resources, storage=self.storage)
+            run_search(jobs, source, self.resources, storage=self.storage)
 
     def _end_at_once(self, finder: Finder, display: Display, started: float) -> NoReturn:
         """Write what is known and leave without another word to Ray: on SIGTERM its processes may be gone already."""
