@@ -231,7 +231,9 @@ def _default_concurrency(options: argparse.Namespace) -> int:
         import torch
 
         return max(1, int(torch.cuda.device_count() // (options.gpus_per_worker * workers)))
-    return max(1, len(os.sched_getaffinity(0)) // workers)
+    # Where the system can tell, the cores this process may use, which in a container are fewer than the machine's.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, cores // workers)
 
 
 def _show_space(plan: SearchPlan, pipeline: Pipeline) -> int:
