@@ -14,6 +14,8 @@ from vrgd_ray import cli
 if TYPE_CHECKING:
     from vrgd_ray.limit.plan import SearchPlan
     from vrgd_ray.pipeline import Pipeline
+    from vrgd_ray.search.job import Cell
+    from vrgd_ray.search.space import Override
 
 DEFAULT_MARGIN = "1%"
 
@@ -130,23 +132,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
-    pipeline = _load_pipeline(options)
-    plan = _build_plan(options, pipeline)
-    _check(options, plan, pipeline)
+    from vrgd_ray.limit.plan import searched_fields
+    from vrgd_ray.pipeline import load_pipeline
+
+    pipeline_args = cli.pipeline_arguments(options.pipeline_args)
+    pipeline = load_pipeline(options.pipeline, pipeline_args)
+    plan = _build_plan(options, pipeline, pipeline_args)
+    _check_machines(options, plan)
+    fields = searched_fields(plan, pipeline)
     if options.show_space:
-        return _show_space(plan, pipeline)
+        return _show_space(fields)
     if options.dry_run:
         return _dry_run(options, plan, pipeline)
     return _search(options, plan, pipeline)
 
 
-def _load_pipeline(options: argparse.Namespace) -> Pipeline:
-    from vrgd_ray.pipeline import load_pipeline
-
-    return load_pipeline(options.pipeline, cli.pipeline_arguments(options.pipeline_args))
-
-
-def _build_plan(options: argparse.Namespace, pipeline: Pipeline) -> SearchPlan:
+def _build_plan(options: argparse.Namespace, pipeline: Pipeline, pipeline_args: dict[str, Any]) -> SearchPlan:
     from vrgd_ray.config import require
     from vrgd_ray.limit.plan import SearchPlan, checked_ladder, default_ladder
     from vrgd_ray.optim.registry import twin
@@ -166,7 +167,7 @@ def _build_plan(options: argparse.Namespace, pipeline: Pipeline) -> SearchPlan:
     optimizers = options.optimizers or [reference.optimizer, twin(reference.optimizer)]
     return SearchPlan(
         pipeline=options.pipeline,
-        pipeline_args=cli.pipeline_arguments(options.pipeline_args),
+        pipeline_args=pipeline_args,
         reference=reference,
         num_train_samples=pipeline.num_train_samples,
         optimizers=tuple(dict.fromkeys(optimizers)),
@@ -180,10 +181,9 @@ def _build_plan(options: argparse.Namespace, pipeline: Pipeline) -> SearchPlan:
     )
 
 
-def _check(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -> None:
-    """Refuse what would only fail once the search is under way."""
+def _check_machines(options: argparse.Namespace, plan: SearchPlan) -> None:
+    """Refuse workers and limits that would only fail once the search is under way."""
     from vrgd_ray.config import require
-    from vrgd_ray.limit.plan import searched_fields
     from vrgd_ray.training.batch_plan import BatchPlan
 
     for name in ("workers_per_trial", "gpus_per_worker", "max_hours"):
@@ -192,7 +192,6 @@ def _check(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) ->
         require(value is None or value >= lowest, f"{name} = {value} must be at least {lowest}.")
     reference = plan.reference
     BatchPlan(batch_size=reference.batch_size, num_groups=reference.num_groups, world_size=options.workers_per_trial)
-    searched_fields(plan, pipeline)
 
 
 def _criterion(options: argparse.Namespace, pipeline: Pipeline) -> Any:
@@ -236,10 +235,8 @@ def _default_concurrency(options: argparse.Namespace) -> int:
     return max(1, cores // workers)
 
 
-def _show_space(plan: SearchPlan, pipeline: Pipeline) -> int:
-    from vrgd_ray.limit.plan import searched_fields
-
-    for cell, ranges in searched_fields(plan, pipeline).items():
+def _show_space(fields: dict[Cell, dict[str, Override]]) -> int:
+    for cell, ranges in fields.items():
         print(f"{cell.optimizer} at batch {cell.batch_size}")
         for name, value in ranges.items():
             print(f"  {name:<16} {value}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from vrgd_ray.config import ConfigError, Recipe
 from vrgd_ray.limit.arm import Arm
@@ -149,8 +150,8 @@ class Finder:
         elif recipe is not None:
             metric = self.pipeline.metric
             self.reference = Arm(cell, "reference", recipe, self.plan.confirmation_seed, metric)
-            seed_of = lambda index: self.plan.confirmation_seed(index, control=True)  # noqa: E731
-            arm = Arm(cell, "control", recipe, seed_of, metric)
+            other_seeds = partial(self.plan.confirmation_seed, control=True)
+            arm = Arm(cell, "control", recipe, other_seeds, metric)
             self.control = Contest(arm, replace(self.plan.criterion, paired=False))
 
     def _advance(self) -> None:
