@@ -12,7 +12,7 @@ import vrgd_ray
 ROOT = Path(vrgd_ray.__file__).parent.parent
 
 BASE = {"config"}
-CORE = BASE | {"data", "pipeline", "optim", "gradients", "schedules"}
+CORE = BASE | {"data", "keyed", "pipeline", "optim", "gradients", "schedules"}
 TRAINING = CORE | {"tracking", "training"}
 SEARCH = TRAINING | {"search"}
 LIMIT = SEARCH | {"limit"}
@@ -20,6 +20,7 @@ ENTRY = LIMIT | {"report", "progress", "cli", "tune", "train", "__main__", ""}
 MAY_IMPORT = {
     "config": set(),
     "data": BASE,
+    "keyed": BASE,
     "pipeline": BASE,
     "optim": BASE | {"optim"},
     "gradients": BASE | {"gradients"},
@@ -41,6 +42,7 @@ MAY_IMPORT = {
 ONLY_IN = {
     "ray": {
         "vrgd_ray/training/worker.py",
+        "vrgd_ray/training/monitor.py",
         "vrgd_ray/search/study.py",
         "vrgd_ray/limit/finder.py",
         "vrgd_ray/tune.py",

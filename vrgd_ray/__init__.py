@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from vrgd_ray.config import ConfigError, GsnrBounds, Recipe
     from vrgd_ray.data import TensorData
     from vrgd_ray.gradients import GradientMoments, NoiseScale
+    from vrgd_ray.keyed import keyed_uniform
     from vrgd_ray.pipeline import Pipeline
     from vrgd_ray.search.space import SpaceContext, Suggester
 
@@ -26,6 +27,7 @@ __all__ = [
     "SpaceContext",
     "Suggester",
     "TensorData",
+    "keyed_uniform",
 ]
 
 _HOME = {
@@ -38,6 +40,7 @@ _HOME = {
     "SpaceContext": "vrgd_ray.search.space",
     "Suggester": "vrgd_ray.search.space",
     "TensorData": "vrgd_ray.data",
+    "keyed_uniform": "vrgd_ray.keyed",
 }
 
 

@@ -31,6 +31,18 @@ class Data(Protocol):
     def __getitem__(self, indices: np.ndarray[Any, Any]) -> Batch: ...
 
 
+class KeyedData(Data, Protocol):
+    """Training data that is augmented. The loop calls `augmented` instead of indexing."""
+
+    def augmented(self, indices: np.ndarray[Any, Any], keys: np.ndarray[Any, Any]) -> Batch:
+        """The batch of these samples, changed at random by their keys alone (`vrgd_ray.keyed_uniform`).
+
+        A key, uint64, is a function of (seed, epoch, sample): who computes the sample, and with which others, does not
+        matter.
+        """
+        ...
+
+
 @runtime_checkable
 class Pipeline(Protocol):
     """A workload. `pipelines/linear_regression.py` is the shortest example and the template for your own.
@@ -55,7 +67,7 @@ class Pipeline(Protocol):
         ...
 
     def train_data(self) -> Data:
-        """Data the parameters are fitted to."""
+        """Data the parameters are fitted to; `KeyedData` where it is augmented."""
         ...
 
     def validation_data(self) -> Data:

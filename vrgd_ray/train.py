@@ -3,34 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vrgd_ray import cli
 
 if TYPE_CHECKING:
-    from vrgd_ray.config import Recipe
-    from vrgd_ray.pipeline import PipelineSource
-    from vrgd_ray.tracking.tracker import Status
+    from vrgd_ray.limit.folder import RunFolder
+    from vrgd_ray.tracking.tracker import Status, Tracker
+    from vrgd_ray.training.configuration import Configuration
+    from vrgd_ray.training.execution import Execution
     from vrgd_ray.training.result import TrainingResult
+    from vrgd_ray.training.worker import WorkerGroup
+    from vrgd_ray.training.worker_context import CheckpointInterval
 
+CONFIGURATION_FILE = "train.yaml"
 EXIT_DIVERGED = 1
 
 DESCRIPTION = """\
 Train one configuration, as a search wrote it to best.yaml, on Ray Train workers.
 
 The result does not depend on the number of workers: the groups of every batch are divided over whatever workers there
-are. Checkpoints land in the storage; the final metrics are read on test data.
+are. Workers may come and go (--workers 2:8): each coming or going is a restart from the newest checkpoint, and the end
+is the same. Checkpoints land in the storage; the final metrics are read on test data.
 """
 
 EPILOG = """\
 examples:
   python -m vrgd_ray.train --config runs/digits/best.yaml
   python -m vrgd_ray.train --config runs/digits/best.yaml --workers 2 --set epochs=60 --set seed=7
-  python -m vrgd_ray.train --config best.yaml --workers 8 --gpus-per-worker 1 --address auto --storage s3://bucket/vrgd
+  python -m vrgd_ray.train --config best.yaml --workers 1:8 --gpus-per-worker 1 --address auto --storage s3://bucket/vrgd
+  python -m vrgd_ray.train --resume --name digits-train
 """
 
 
@@ -39,28 +47,71 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="vrgd train", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    add = parser.add_argument
-    add("--config", type=Path, required=True, help="YAML file with pipeline, pipeline_args and recipe")
-    add("--workers", default="1", help="Ray Train workers: a number, or 2:8 for as many as there are (default: 1)")
-    add("--gpus-per-worker", type=float, default=0.0, help="GPUs of each worker (default: none, on the CPU)")
+    _add_run(parser.add_argument_group("what to train"))
+    _add_machines(parser.add_argument_group("machines"))
+    _add_checkpoints(parser.add_argument_group("checkpoints"))
+    _add_tracking(parser.add_argument_group("tracking"))
+    return parser
+
+
+def _add_run(group: Any) -> None:
+    add = group.add_argument
+    add("--config", type=Path, help="YAML file with pipeline, pipeline_args and recipe; not needed with --resume")
     add(
         "--set",
         action="append",
         default=[],
         dest="settings",
         metavar="FIELD=VALUE",
-        help="change a field of the recipe",
+        help="change a field of the recipe; repeatable",
     )
-    add("--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)")
-    add("--address", help="Ray cluster to use, as auto; default: start Ray on this machine")
-    add("--storage", help="folder or URI for checkpoints (s3://...); default: the output folder")
     add("--name", help="name of the run; default: the configuration's folder, numbered")
     add(
         "--output", type=Path, default=Path("runs"), help="folder the run's own folder goes into (default: %(default)s)"
     )
+    add("--resume", action="store_true", help="go on with the run of this --name from its newest checkpoint")
+
+
+def _add_machines(group: Any) -> None:
+    add = group.add_argument
+    add(
+        "--workers",
+        default="1",
+        help="Ray Train workers: a number, or 2:8 for as many as there are, coming and going (default: 1)",
+    )
+    add("--gpus-per-worker", type=float, default=0.0, help="GPUs of each worker (default: none, on the CPU)")
+    add(
+        "--max-samples-per-pass",
+        type=int,
+        metavar="SAMPLES",
+        help="compute larger groups in parts; default: a whole group or, on a GPU, as much of it as fits",
+    )
+    add(
+        "--deterministic",
+        action="store_true",
+        help="sum gradients in float64 and use deterministic kernels: slower, closer between numbers of workers",
+    )
+    add("--address", help="Ray cluster to use, as auto; default: start Ray on this machine")
+
+
+def _add_checkpoints(group: Any) -> None:
+    add = group.add_argument
+    add(
+        "--checkpoint-every",
+        default="60",
+        metavar="TIME",
+        help="seconds between checkpoints, or passes over the data, as 0.5epochs (default: %(default)s)",
+    )
+    add(
+        "--keep-checkpoints", type=int, default=2, metavar="K", help="newest checkpoints to keep (default: %(default)s)"
+    )
+    add("--storage", help="folder or URI every machine can reach (s3://...); default: the output folder")
+
+
+def _add_tracking(group: Any) -> None:
+    add = group.add_argument
     add("--tracking-uri", help='MLflow server or database; "none" for no tracking (default: a database in --output)')
     add("--experiment", default="vrgd", help="MLflow experiment (default: %(default)s)")
-    return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -69,32 +120,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
-    from vrgd_ray.config import require
-    from vrgd_ray.pipeline import PipelineSource, load_pipeline
+    from vrgd_ray.pipeline import load_pipeline
+    from vrgd_ray.training.execution import Execution
     from vrgd_ray.training.loop import check_fits
 
-    name, pipeline_args, recipe = _read_config(options.config, options.settings)
-    require(options.checkpoint_every > 0, f"--checkpoint-every {options.checkpoint_every:g} must be above 0.")
-    fewest, most = _parse_workers(options.workers)
-    pipeline = load_pipeline(name, pipeline_args)
-    check_fits(recipe, pipeline.num_train_samples, most)
-    result = _train(options, (fewest, most), PipelineSource.here(name, pipeline_args), recipe)
+    workers = _parse_workers(options.workers)
+    execution = Execution(max_samples_per_pass=options.max_samples_per_pass, deterministic=options.deterministic)
+    folder, configuration = _choose_run(options)
+    pipeline = load_pipeline(configuration.pipeline, configuration.pipeline_args)
+    check_fits(configuration.recipe, pipeline.num_train_samples, workers[1])
+    group = _worker_group(options, workers, folder.path, pipeline.num_train_samples)
+    tracker = cli.create_tracker(options.tracking_uri, options.experiment, options.output)
+    tracker.check()
+    with folder.claim():
+        configuration.write(folder.path / CONFIGURATION_FILE)
+        _open_tracked_run(tracker, folder.path.name, configuration)
+        result = _tracked(
+            tracker, lambda: _train(options.address, group, configuration, execution, tracker, pipeline.metric)
+        )
+    print(f"Checkpoints: {group.checkpoints}")
+    print(tracker.how_to_open())
     return _print_result(result, pipeline.metric)
 
 
-def _read_config(path: Path, settings: Sequence[str]) -> tuple[str, dict[str, Any], Recipe]:
-    import yaml
+def _choose_run(options: argparse.Namespace) -> tuple[RunFolder, Configuration]:
+    """The run's folder and what to train in it: the configuration given, or the one the run was begun with."""
+    from vrgd_ray.config import require
+    from vrgd_ray.limit.folder import RunFolder
+    from vrgd_ray.training.configuration import Configuration
 
-    from vrgd_ray.config import ConfigError, Recipe, require
-
-    try:
-        content = yaml.safe_load(path.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"--config {path} cannot be read: {str(error).splitlines()[0]}") from error
-    complete = isinstance(content, dict) and isinstance(content.get("recipe"), dict) and "pipeline" in content
-    require(complete, f"--config {path} must hold pipeline and recipe, as the best.yaml of a search does.")
-    recipe = Recipe.from_dict(content["recipe"]).with_values(**cli.fixed_values(settings))
-    return content["pipeline"], content.get("pipeline_args") or {}, recipe
+    require(
+        options.config is not None or (options.resume and options.name is not None),
+        "--config is needed, a YAML file as the best.yaml of a search; or --resume with the --name of a run.",
+    )
+    default_name = f"{options.config.resolve().parent.name}-train" if options.config else ""
+    folder = RunFolder.choose(options.output, options.name, default_name, resume=options.resume)
+    begun_with = folder.path / CONFIGURATION_FILE
+    require(not options.resume or begun_with.exists(), f"nothing to resume: {folder.path} holds no training run.")
+    configuration = Configuration.read(options.config or begun_with)
+    recipe = configuration.recipe.with_values(**cli.fixed_values(options.settings))
+    if not options.resume:
+        return folder, replace(configuration, recipe=recipe, run_id=uuid.uuid4().hex)
+    before = Configuration.read(begun_with)
+    configuration = replace(configuration, recipe=recipe, run_id=before.run_id)
+    differing = configuration.differences(before)
+    require(
+        not differing,
+        f"cannot resume the run in {folder.path} with {'; '.join(differing)}; repeat its command, or choose another "
+        "--name.",
+    )
+    return folder, configuration
 
 
 def _parse_workers(text: str) -> tuple[int, int]:
@@ -111,42 +186,90 @@ def _parse_workers(text: str) -> tuple[int, int]:
     return numbers
 
 
-def _train(
-    options: argparse.Namespace, workers: tuple[int, int], source: PipelineSource, recipe: Recipe
-) -> TrainingResult:
-    from vrgd_ray.limit.folder import RunFolder
-    from vrgd_ray.training.record import training_record
-    from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
+def _worker_group(
+    options: argparse.Namespace, workers: tuple[int, int], folder: Path, num_train_samples: int
+) -> WorkerGroup:
+    from vrgd_ray.config import require
+    from vrgd_ray.training.worker import WorkerGroup
 
-    default_name = f"{options.config.resolve().parent.name}-train"
-    folder = RunFolder.choose(options.output, options.name, default_name, resume=False)
-    tracker = cli.create_tracker(options.tracking_uri, options.experiment, options.output)
-    group = WorkerGroup(
+    require(options.gpus_per_worker >= 0, f"--gpus-per-worker {options.gpus_per_worker:g} must be at least 0.")
+    require(options.keep_checkpoints >= 1, f"--keep-checkpoints {options.keep_checkpoints} must be at least 1.")
+    return WorkerGroup(
         num_workers=workers[0] if workers[0] == workers[1] else workers,
-        checkpoint_every=options.checkpoint_every,
         gpus_per_worker=options.gpus_per_worker,
-        storage=cli.run_storage(options.storage, folder.path),
+        interval=_parse_interval(options.checkpoint_every, num_train_samples),
+        keep_checkpoints=options.keep_checkpoints,
+        storage=cli.run_storage(options.storage, folder),
         name="train",
     )
-    needs = {"GPU": workers[0] * options.gpus_per_worker} if options.gpus_per_worker else {"CPU": float(workers[0])}
-    tracker.check()
-    print(f"Starting {options.workers} workers, which takes about half a minute ...", file=sys.stderr)
-    tracker.start(name=folder.path.name, search_id=uuid.uuid4().hex, params={"command": cli.command_line("train")})
-    status: Status = "FAILED"
+
+
+def _parse_interval(text: str, num_train_samples: int) -> CheckpointInterval:
+    """ "60" is seconds, "0.5epochs" half a pass over the data."""
+    from vrgd_ray.config import ConfigError, require
+    from vrgd_ray.training.worker_context import CheckpointInterval
+
+    number = text.removesuffix("epochs").removesuffix("epoch")
     try:
-        with connect(options.address, needs=needs):
-            result = train_on_workers(source.open, recipe, group, split="test")
-        tags = {"batch_size": str(recipe.batch_size), "optimizer": recipe.optimizer, "role": "train"}
-        tracker.log_run(training_record(key="train", name="train", tags=tags, recipe=recipe, result=result))
+        value = float(number)
+    except ValueError:
+        raise ConfigError(f"--checkpoint-every {text} must be seconds, as 60, or epochs, as 0.5epochs.") from None
+    require(0 < value < math.inf, f"--checkpoint-every {text} must be above 0.")
+    if number == text:
+        return CheckpointInterval(seconds=value)
+    return CheckpointInterval(samples=max(1, round(value * num_train_samples)))
+
+
+def _open_tracked_run(tracker: Tracker, name: str, configuration: Configuration) -> None:
+    recipe = configuration.recipe
+    params = {**recipe.to_dict(), "pipeline": configuration.pipeline, "command": cli.command_line("train")}
+    tracker.start(name=name, search_id=configuration.run_id, params=params)
+    tracker.tag({"role": "train", "batch_size": str(recipe.batch_size), "optimizer": recipe.optimizer})
+
+
+def _tracked(tracker: Tracker, train: Callable[[], TrainingResult]) -> TrainingResult:
+    """Train, and close the tracked run whatever ends it."""
+    status: Status = "FAILED"
+    metrics: dict[str, float] = {}
+    try:
+        result = train()
         status = "FAILED" if result.diverged else "FINISHED"
+        metrics = result.metrics | {"steps": float(result.steps), "seconds": result.seconds}
     except KeyboardInterrupt:
         status = "KILLED"
         raise
     finally:
-        tracker.finish(status, metrics={}, artifacts=[])
-    print(f"Checkpoints: {group.storage}/{group.name}")
-    print(tracker.how_to_open())
+        tracker.finish(status, metrics={f"final_{name}": value for name, value in metrics.items()}, artifacts=[])
     return result
+
+
+def _train(
+    address: str | None,
+    group: WorkerGroup,
+    configuration: Configuration,
+    execution: Execution,
+    tracker: Tracker,
+    metric: str,
+) -> TrainingResult:
+    from vrgd_ray.pipeline import PipelineSource
+    from vrgd_ray.training.run_log import RunLog
+    from vrgd_ray.training.worker import connect, train_on_workers
+
+    source = PipelineSource.here(configuration.pipeline, configuration.pipeline_args)
+    _say("Starting the workers, which takes about half a minute ...")
+    with connect(address, needs=group.needs):
+        return train_on_workers(
+            source.open,
+            configuration.recipe,
+            group,
+            split="test",
+            execution=execution,
+            listen=RunLog(tracker, _say, metric),
+        )
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _print_result(result: TrainingResult, metric: str) -> int:

@@ -8,7 +8,7 @@ import yaml
 from vrgd_ray import Recipe
 from vrgd_ray.pipeline import load_pipeline
 from vrgd_ray.search.job import Cell, Job
-from vrgd_ray.training.checkpoint import load_state
+from vrgd_ray.training.checkpoint import CheckpointStore
 from vrgd_ray.training.context import LocalContext
 from vrgd_ray.training.loop import TrainingRun
 
@@ -24,13 +24,16 @@ def test_train_command_with_two_workers_gives_the_parameters_of_one(tmp_path):
     metrics = alone.run("test").metrics
     assert f"Test: accuracy {metrics['accuracy']:.4g}" in output
 
-    newest = max((tmp_path / "runs/two/ray/train").glob("checkpoint_*/state.pt")).parent
-    together = load_state(newest)
+    together = CheckpointStore(str(tmp_path / "runs/two/ray/train/checkpoints")).load(alone.step)
     assert together["step"] == alone.step == 10
     for name, value in alone.module.state_dict().items():
         torch.testing.assert_close(together["model"][name], value, rtol=0, atol=1e-5)
-    roles = [run.data.tags["role"] for run in commands.tracked_runs(tmp_path)]
-    assert sorted(roles) == ["parent", "train"]
+    (run,) = commands.tracked_runs(tmp_path)
+    assert (run.data.tags["role"], run.data.tags["restarts"], run.info.status) == ("train", "0", "FINISHED")
+    assert run.data.metrics["num_workers"] == 2
+    assert run.data.metrics["final_accuracy"] == pytest.approx(metrics["accuracy"])
+    assert "2 workers" in output
+    assert "step 10 of 10, 320 samples: accuracy" in output
 
 
 @pytest.mark.slow

@@ -420,3 +420,21 @@ def test_sparse_gradients_are_refused():
     moments = GradientMoments(model)
     with pytest.raises(ConfigError, match="sparse=False"), moments.micro_batch(last=False):
         model(torch.tensor([1, 2])).sum().backward()
+
+
+def test_deterministic_sums_are_in_float64_and_the_moments_in_the_usual_dtypes():
+    """1e8, -1e8 and a little: float32 loses the little, float64 keeps it."""
+    model = torch.nn.Linear(1, 1, bias=False)
+    groups = [1e8, 0.25, -1e8, 0.25]
+    found = {}
+    for deterministic in (False, True):
+        moments = GradientMoments(model, deterministic=deterministic)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for i, gradient in enumerate(groups):
+                with moments.micro_batch(last=i == len(groups) - 1):
+                    (model.weight * gradient).sum().backward()
+        found[deterministic] = model.weight.grad.item()
+        assert model.weight.grad.dtype == model.weight.grad_var.dtype == torch.float32
+        moments.detach()
+    assert found == {False: 0.0625, True: 0.125}

@@ -31,10 +31,30 @@ def test_workers_partition_the_groups_in_order_and_evenly(num_groups, data):
 @given(st.integers(2, 12), st.integers(1, 5), st.integers(1, 4), st.integers(0, 1000))
 def test_a_step_covers_its_stretch_of_the_stream_once(num_groups, group_size, workers, step):
     everyone = plans(num_groups, min(workers, num_groups), group_size)
-    ranges = [plan.positions(step, group) for plan in everyone for group in plan.groups]
-    positions = [position for start, stop in ranges for position in range(start, stop)]
+    starts = [plan.position(step, group) for plan in everyone for group in plan.groups]
+    positions = [start + offset for start in starts for offset in range(group_size)]
     batch = num_groups * group_size
     assert positions == list(range(step * batch, (step + 1) * batch))
+
+
+@given(st.integers(1, 60), st.integers(1, 70))
+def test_the_passes_of_a_group_cover_it_in_order_and_evenly(group_size, limit):
+    plan = BatchPlan(batch_size=2 * group_size, num_groups=2, max_samples_per_pass=limit)
+    samples = [chunk.first + offset for chunk in plan.chunks for offset in range(chunk.size)]
+    assert samples == list(range(group_size))
+    sizes = [chunk.size for chunk in plan.chunks]
+    assert max(sizes) <= limit
+    assert max(sizes) - min(sizes) <= 1
+    assert len(sizes) == -(-group_size // limit)
+
+
+def test_without_a_limit_a_group_is_one_pass():
+    assert plans(8, 1, group_size=5)[0].chunks == [(0, 5)]
+
+
+def test_a_pass_without_a_sample_is_refused():
+    with pytest.raises(ConfigError, match="max_samples_per_pass = 0 must be at least 1"):
+        BatchPlan(batch_size=64, num_groups=8, max_samples_per_pass=0)
 
 
 def test_group_size():

@@ -1,33 +1,116 @@
-"""State on disk: whole or not at all, and read without running code."""
+"""States in a store: whole or not at all, the newest few, and read without running code."""
 
+import os
 import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 import torch
 
-from vrgd_ray.training.checkpoint import STATE_FILE, load_state, save_state
+from vrgd_ray import ConfigError
+from vrgd_ray.training.checkpoint import CheckpointStore
+
+KILLED_IN_A_WRITE = """
+import sys, torch
+from vrgd_ray.training.checkpoint import CheckpointStore
+store = CheckpointStore(sys.argv[1])
+store.save(1, {"step": 1})
+state = {f"tensor {i}": torch.zeros(2**20) for i in range(100)}
+for step in range(2, 1000):
+    store.save(step, {**state, "step": step})
+"""
 
 
-def test_plain_data_and_tensors_come_back(tmp_path):
-    save_state(tmp_path, {"step": 3, "model": {"weight": torch.arange(3.0)}, "curve": [{"accuracy": 0.5}]})
-    state = load_state(tmp_path)
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.fixture
+def store(tmp_path):
+    return CheckpointStore(str(tmp_path / "store"))
+
+
+def test_plain_data_and_tensors_come_back(store):
+    store.save(3, {"step": 3, "model": {"weight": torch.arange(3.0)}, "curve": [{"accuracy": 0.5}]})
+    state = store.load(3)
     assert (state["step"], state["curve"]) == (3, [{"accuracy": 0.5}])
     assert torch.equal(state["model"]["weight"], torch.arange(3.0))
 
 
-def test_a_write_that_fails_leaves_the_state_before_it(tmp_path):
-    save_state(tmp_path, {"step": 1})
+def test_an_empty_store_has_no_newest_state(store):
+    assert store.steps() == []
+    assert store.newest(print) is None
+
+
+def test_the_newest_few_are_kept(tmp_path):
+    store = CheckpointStore(str(tmp_path), keep=3)
+    for step in (5, 10, 15, 20, 100):
+        store.save(step, {"step": step})
+    assert store.steps() == [100, 20, 15]
+    assert store.newest(print) == (100, {"step": 100})
+
+
+def test_a_write_that_fails_leaves_the_state_before_it_and_nothing_else(store, tmp_path):
+    store.save(1, {"step": 1})
     with pytest.raises(Exception, match="pickle"):
-        save_state(tmp_path, {"step": lambda: 2})
-    assert load_state(tmp_path) == {"step": 1}
+        store.save(2, {"step": lambda: 2})
+    assert names(tmp_path / "store") == ["step_000000001.pt"]
 
 
-def test_nothing_but_the_state_is_left_behind(tmp_path):
-    save_state(tmp_path, {"step": 1})
-    assert [path.name for path in tmp_path.iterdir()] == [STATE_FILE]
+@pytest.mark.parametrize("damage", [truncate, lambda path: path.write_bytes(b""), lambda path: path.write_text("x")])
+def test_a_damaged_state_is_said_and_the_one_before_it_used(store, tmp_path, damage):
+    for step in (1, 2):
+        store.save(step, {"step": step, "weight": torch.zeros(1000)})
+    damage(tmp_path / "store/step_000000002.pt")
+    said = []
+    step, state = store.newest(said.append)
+    assert (step, state["step"]) == (1, 1)
+    assert len(said) == 1
+    assert "step_000000002.pt cannot be read" in said[0]
 
 
-def test_code_in_a_state_is_refused(tmp_path):
-    save_state(tmp_path, {"step": test_code_in_a_state_is_refused})
+def test_code_in_a_state_is_refused(store):
+    store.save(1, {"step": test_code_in_a_state_is_refused})
     with pytest.raises(pickle.UnpicklingError, match="Weights only"):
-        load_state(tmp_path)
+        store.load(1)
+
+
+def test_a_kill_in_the_middle_of_a_write_leaves_whole_states_only(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", KILLED_IN_A_WRITE, str(tmp_path)])
+    deadline = time.monotonic() + 60
+    while not any(partial.name > "step_000000002" for partial in tmp_path.glob("*.partial")):
+        assert time.monotonic() < deadline
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    store = CheckpointStore(str(tmp_path))
+    step, state = store.newest(pytest.fail)
+    assert state["step"] == step == max(store.steps())
+    store.save(10_000, {"step": 10_000})
+    assert not any(tmp_path.glob("*.partial"))
+
+
+def test_a_file_system_that_is_no_disk_takes_states_too():
+    store = CheckpointStore("mock:///bucket/run")
+    for step in (1, 2, 3):
+        store.save(step, {"step": step})
+    assert store.steps() == [3, 2]
+    assert store.newest(print) == (3, {"step": 3})
+
+
+def test_a_place_that_pyarrow_does_not_know_is_refused():
+    with pytest.raises(ConfigError, match="the storage ftp://somewhere cannot be used"):
+        CheckpointStore("ftp://somewhere")
+
+
+def test_a_relative_folder_is_taken_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    CheckpointStore("here").save(1, {"step": 1})
+    assert Path("here/step_000000001.pt").exists()

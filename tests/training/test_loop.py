@@ -9,7 +9,7 @@ import workloads
 from workloads import Blobs
 
 from vrgd_ray import ConfigError, Recipe
-from vrgd_ray.training.checkpoint import load_state, save_state
+from vrgd_ray.training.checkpoint import CheckpointStore
 from vrgd_ray.training.context import LocalContext
 from vrgd_ray.training.loop import TrainingRun, check_fits, count_steps, to_device, train
 from vrgd_ray.training.probe import seconds_per_step
@@ -19,19 +19,18 @@ OPTIMIZERS = ["sgd", "adamw", "lars", "vr_sgd", "vr_adam", "vr_adamw", "vr_lars"
 
 
 class SavingContext(LocalContext):
-    """Writes a checkpoint at every report, and starts from the one in `start`."""
+    """Writes a checkpoint at every report, and starts from the one of step `start`, which may lie elsewhere."""
 
-    def __init__(self, folder, start=None):
+    def __init__(self, folder, start=None, start_folder=None):
         super().__init__()
-        self.folder, self.start = folder, start
+        self.store = CheckpointStore(str(folder), keep=1000)
+        self.start, self.start_store = start, CheckpointStore(str(start_folder or folder))
 
     def initial_state(self):
-        return None if self.start is None else load_state(self.start)
+        return None if self.start is None else self.start_store.load(self.start)
 
     def report(self, progress, state):
-        directory = self.folder / str(progress.step)
-        directory.mkdir(parents=True)
-        save_state(directory, state())
+        self.store.save(progress.step, state())
 
 
 def parameters_of(run):
@@ -198,7 +197,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(tmp_path, optimizer, pipeli
     recipe = RECIPE.with_values(optimizer=optimizer, epochs=1, clip_grad_norm=1.0)
     whole, expected = finished(pipeline, recipe, SavingContext(tmp_path / "whole"))
     for step in (1, 6, 10):
-        context = SavingContext(tmp_path / f"from_{step}", start=tmp_path / "whole" / str(step))
+        context = SavingContext(tmp_path / f"from_{step}", start=step, start_folder=tmp_path / "whole")
         resumed, result = finished(pipeline, recipe, context)
         assert torch.equal(parameters_of(resumed), parameters_of(whole))
         assert all(torch.equal(a, b) for a, b in zip(resumed.module.buffers(), whole.module.buffers(), strict=True))
@@ -211,7 +210,18 @@ def test_a_checkpoint_of_another_recipe_is_refused_naming_what_differs(tmp_path)
     finished(Blobs(), RECIPE, SavingContext(tmp_path))
     other = RECIPE.with_values(lr=0.5, seed=3)
     with pytest.raises(ConfigError, match=r"another recipe: lr = 0.02, not 0.5; seed = 0, not 3\."):
-        TrainingRun(Blobs(), other, SavingContext(tmp_path, start=tmp_path / "4"))
+        TrainingRun(Blobs(), other, SavingContext(tmp_path, start=4))
+
+
+def test_a_checkpoint_of_another_pipeline_is_refused_naming_what_differs(tmp_path):
+    class Other(Blobs):
+        pass
+
+    finished(Blobs(), RECIPE, SavingContext(tmp_path))
+    with pytest.raises(ConfigError, match=r"of another pipeline: pipeline = 'workloads:Blobs', not '.*Other'\."):
+        TrainingRun(Other(), RECIPE, SavingContext(tmp_path, start=4))
+    with pytest.raises(ConfigError, match=r"of another pipeline: num_train_samples = 240, not 480\."):
+        TrainingRun(Blobs(480), RECIPE.with_values(epochs=2), SavingContext(tmp_path, start=4))
 
 
 @pytest.mark.parametrize("base", ["sgd", "adam", "adamw", "lars", "lamb"])

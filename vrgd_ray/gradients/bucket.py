@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from vrgd_ray.gradients.group_sums import sum_dtype
+from vrgd_ray.gradients.group_sums import GroupSums
 
 BUCKET_BYTES = 25 * 2**20
 BLOCK_BYTES = 2**18
@@ -20,14 +20,14 @@ class Bucket:
     in its cache, on other devices the whole bucket, for few launches.
     """
 
-    def __init__(self, indices: Sequence[int], parameters: Sequence[nn.Parameter]) -> None:
-        own = [parameters[i] for i in indices]
+    def __init__(self, indices: Sequence[int], sums: GroupSums) -> None:
+        own = [sums.parameters[i] for i in indices]
         self.indices = list(indices)
-        self.dtype = sum_dtype(own[0])
+        self.dtype = sums.sum_dtypes[indices[0]]
         self.device = own[0].device
         self.numel = sum(parameter.numel() for parameter in own)
         on_cpu = self.device.type == "cpu"
-        self.blocks = list(_runs(self.indices, parameters, BLOCK_BYTES)) if on_cpu else [self.indices]
+        self.blocks = list(_runs(self.indices, sums, BLOCK_BYTES)) if on_cpu else [self.indices]
         self._shapes = [parameter.shape for parameter in own]
         # The strides of the parameters (channels_last, say) are kept, so that optimizers meet matching layouts.
         self._strides = [torch.empty_like(parameter, device="meta").stride() for parameter in own]
@@ -41,23 +41,21 @@ class Bucket:
         return views
 
 
-def make_buckets(parameters: Sequence[nn.Parameter]) -> list[Bucket]:
+def make_buckets(sums: GroupSums) -> list[Bucket]:
     """Cut the parameters into buckets of about 25 MiB, the last first: about the order in which backward ends them."""
     last_first: dict[tuple[torch.dtype, torch.device], list[int]] = {}
-    for i in reversed(range(len(parameters))):
-        last_first.setdefault((sum_dtype(parameters[i]), parameters[i].device), []).append(i)
-    return [
-        Bucket(run, parameters) for indices in last_first.values() for run in _runs(indices, parameters, BUCKET_BYTES)
-    ]
+    for i in reversed(range(len(sums.parameters))):
+        last_first.setdefault((sums.sum_dtypes[i], sums.parameters[i].device), []).append(i)
+    return [Bucket(run, sums) for indices in last_first.values() for run in _runs(indices, sums, BUCKET_BYTES)]
 
 
-def _runs(indices: Sequence[int], parameters: Sequence[nn.Parameter], num_bytes: int) -> Iterator[list[int]]:
+def _runs(indices: Sequence[int], sums: GroupSums, num_bytes: int) -> Iterator[list[int]]:
     """Cut the indices into runs that end once they hold `num_bytes` of sums."""
     run: list[int] = []
     size = 0
     for i in indices:
         run.append(i)
-        size += parameters[i].numel() * sum_dtype(parameters[i]).itemsize
+        size += sums.parameters[i].numel() * sums.sum_dtypes[i].itemsize
         if size >= num_bytes:
             yield run
             run, size = [], 0

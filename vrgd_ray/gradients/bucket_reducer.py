@@ -15,7 +15,7 @@ from vrgd_ray.gradients.group_sums import Chunk, GroupSums, Moments
 
 
 class BucketReducer:
-    """Sums [S ; M2 + S^2/n ; n ; use counts] over workers in float32 (float64), bucket by bucket in one fixed order.
+    """Sums [S ; M2 + S^2/n ; n ; use counts] over workers in the sums' dtype, bucket by bucket in one fixed order.
 
     var = sum(M2 + S^2/n)/k - (sum(S)/k)^2, in float32 right to 0.4 % where mean^2/var is 1e4, and to about 10 % at 1e5.
     Shifting by the last step's mean would be exact, but a resumed run would then differ in rounding. With `compress`
@@ -29,7 +29,7 @@ class BucketReducer:
         self._sums = sums
         self._model = model
         self._compress = compress
-        self.buckets = make_buckets(sums.parameters)
+        self.buckets = make_buckets(sums)
         self._bucket_of = {i: number for number, bucket in enumerate(self.buckets) for i in bucket.indices}
         self.num_workers = int(model.process_group.size())
         self.bytes_sent = 0

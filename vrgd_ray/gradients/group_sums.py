@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from vrgd_ray.config import ConfigError
 
 
-def sum_dtype(parameter: Tensor) -> torch.dtype:
-    """Dtype that moments of the parameter are computed in: float32, or float64 for a float64 parameter."""
+def moment_dtype(parameter: Tensor) -> torch.dtype:
+    """Dtype of the parameter's moments: float32, or float64 for a float64 parameter."""
     return torch.float64 if parameter.dtype == torch.float64 else torch.float32
 
 
@@ -50,10 +50,13 @@ class GroupSums:
 
     Gradients are taken over from `.grad` and edited in place, so a step needs two buffers per parameter (S and M2)
     beside the gradient that backward writes anyway.
+
+    in_float64: keep the sums in float64, whatever the parameter's dtype.
     """
 
-    def __init__(self, parameters: Sequence[nn.Parameter]) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], *, in_float64: bool = False) -> None:
         self.parameters = list(parameters)
+        self.sum_dtypes = [torch.float64 if in_float64 else moment_dtype(parameter) for parameter in parameters]
         self.shares_storage = False
         self.clear()
 
@@ -130,7 +133,7 @@ class GroupSums:
             if gradient.data_ptr() in addresses and gradient.numel():
                 gradient, self.shares_storage = gradient.clone(), True
             addresses.add(gradient.data_ptr())
-            gradients.append(cast(gradient, sum_dtype(parameter)))
+            gradients.append(cast(gradient, self.sum_dtypes[i]))
         return gradients
 
     def _fold_groups(self, indices: Iterable[int]) -> None:

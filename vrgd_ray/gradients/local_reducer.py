@@ -19,7 +19,7 @@ class LocalReducer:
 
     def __init__(self, sums: GroupSums) -> None:
         self._sums = sums
-        self.buckets = make_buckets(sums.parameters)
+        self.buckets = make_buckets(sums)
 
     def begin_step(self) -> None:
         """Nothing to prepare."""

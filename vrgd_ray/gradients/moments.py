@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from vrgd_ray.config import ConfigError, require
 from vrgd_ray.gradients.bucket_reducer import BucketReducer
 from vrgd_ray.gradients.folding import Folding
-from vrgd_ray.gradients.group_sums import Chunk, GroupSums, Moments, cast
+from vrgd_ray.gradients.group_sums import Chunk, GroupSums, Moments, cast, moment_dtype
 from vrgd_ray.gradients.local_reducer import LocalReducer
 from vrgd_ray.gradients.noise_scale import NoiseScale
 from vrgd_ray.gradients.supported import refuse_unsupported
@@ -49,6 +49,8 @@ class GradientMoments:
         the bytes of DistributedDataParallel instead of 2; the mean stays exact. Without effect on one worker.
         None sends sums of squares in float32, right to 0.4 % where mean^2/variance is 1e4, to about 10 % at 1e5; "bf16"
         has no such limit.
+    deterministic: sum and reduce in float64, so that the order of the sums, which depends on the number of workers,
+        drowns in the rounding of the result to the parameter's dtype. Twice the memory and bytes of the sums.
 
     With DistributedDataParallel all micro-batches run inside `no_sync`; sums and spreads of all parameters of a bucket
     travel in one collective while the last backward still runs. Buffers are broadcast once a step, as usual.
@@ -63,6 +65,7 @@ class GradientMoments:
         group_size: int | None = None,
         grad_scaler: torch.amp.GradScaler | None = None,
         compress: str | None = None,
+        deterministic: bool = False,
     ) -> None:
         require(compress in (None, "bf16"), f"compress = {compress!r}; use None or 'bf16'.")
         model = getattr(model, "_orig_mod", model)  # torch.compile wraps the module the user built
@@ -72,7 +75,7 @@ class GradientMoments:
         self._grad_scaler = grad_scaler if grad_scaler is not None and grad_scaler.is_enabled() else None
         self._loss_scale: Tensor | None = None
         self._inverse_scale: Tensor | None = None
-        self._sums = GroupSums(self._parameters)
+        self._sums = GroupSums(self._parameters, in_float64=deterministic)
         self._reducer: LocalReducer | BucketReducer = LocalReducer(self._sums)
         if isinstance(model, DistributedDataParallel):
             self._reducer = BucketReducer(self._sums, model, compress == "bf16")
@@ -216,7 +219,7 @@ class GradientMoments:
         for parameter, mean, variance in zip(self._parameters, moments.means, moments.variances, strict=True):
             _set_grad(parameter, mean)
             if variance is not None:
-                setattr(parameter, GRAD_VAR, variance)
+                setattr(parameter, GRAD_VAR, cast(variance, moment_dtype(parameter)))
 
     def _discard(self) -> None:
         self._sums.clear()

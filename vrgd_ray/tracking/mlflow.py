@@ -20,6 +20,7 @@ from vrgd_ray.tracking.tracker import RunRecord, Status
 _KEY = "vrgd.key"
 _SEARCH = "vrgd.search_id"
 _PARENT = "mlflow.parentRunId"
+_POINT = "samples"
 _RETRY_SECONDS = 30.0
 
 
@@ -34,6 +35,7 @@ class MlflowTracker:
         self._pending: deque[Callable[[], None]] = deque()
         self._run_ids: dict[str, str] = {}
         self._half_written: dict[str, str] = {}
+        self._points: set[int] | None = None
         self._next_try, self._said = 0.0, False
 
     def check(self) -> None:
@@ -77,6 +79,15 @@ class MlflowTracker:
     def tag_runs(self, keys: Sequence[str], tags: Mapping[str, str]) -> None:
         """Set tags on runs logged before."""
         self._do(lambda: self._tag_runs(keys, tags))
+
+    def log_point(self, samples: int, metrics: Mapping[str, float]) -> None:
+        """Log metrics of the parent run, now or when the server is back."""
+        when = int(time.time() * 1000)
+        self._do(lambda: self._log_point(samples, metrics, when))
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Set tags of the parent run."""
+        self._do(lambda: self._tag(self._parent_id, tags))
 
     def finish(self, status: Status, *, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
         """Close the parent run."""
@@ -181,8 +192,24 @@ class MlflowTracker:
     def _tag_runs(self, keys: Sequence[str], tags: Mapping[str, str]) -> None:
         for key in keys:
             if key in self._run_ids:
-                for name, value in tags.items():
-                    self._client.set_tag(self._run_ids[key], name, value)
+                self._tag(self._run_ids[key], tags)
+
+    def _tag(self, run_id: str, tags: Mapping[str, str]) -> None:
+        for name, value in tags.items():
+            self._client.set_tag(run_id, name, value)
+
+    def _log_point(self, samples: int, metrics: Mapping[str, float], when: int) -> None:
+        from mlflow.entities import Metric
+
+        if self._points is None:  # what an earlier start of the same run has logged
+            history = self._client.get_metric_history(self._parent_id, _POINT)
+            self._points = {entry.step for entry in history}
+        if samples in self._points:
+            return
+        values = {**metrics, _POINT: float(samples)}
+        batch = [Metric(name, value, when, samples) for name, value in values.items() if math.isfinite(value)]
+        self._client.log_batch(self._parent_id, batch)
+        self._points.add(samples)
 
     def _finish(self, status: Status, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
         for name, value in metrics.items():

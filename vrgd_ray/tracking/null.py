@@ -24,6 +24,12 @@ class NullTracker:
     def tag_runs(self, keys: Sequence[str], tags: Mapping[str, str]) -> None:
         """Nothing."""
 
+    def log_point(self, samples: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Nothing."""
+
     def finish(self, status: Status, *, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
         """Nothing."""
 

@@ -59,6 +59,14 @@ class Tracker(Protocol):
         """Set tags on runs logged before."""
         ...
 
+    def log_point(self, samples: int, metrics: Mapping[str, float]) -> None:
+        """Log metrics of the parent run itself, by the training samples seen; a point that is there is left alone."""
+        ...
+
+    def tag(self, tags: Mapping[str, str]) -> None:
+        """Set tags of the parent run."""
+        ...
+
     def finish(self, status: Status, *, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
         """Close the parent run with the outcome and its files."""
         ...

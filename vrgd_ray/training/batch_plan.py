@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from vrgd_ray.config import check_batch_groups, require
 
 
+class Chunk(NamedTuple):
+    """A part of a group that goes through the model in one pass."""
+
+    first: int
+    """Its first sample, counted from the start of the group."""
+    size: int
+    """Samples in it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchPlan:
-    """The groups of one global batch, divided over the workers there are.
+    """The groups of one global batch, divided over the workers there are, and each group into what fits in memory.
 
     Every worker gets a run of neighbouring groups; where they do not divide evenly the first workers get one more.
 
     Raises:
-        ConfigError: the groups do not divide the batch, or there are more workers than groups.
+        ConfigError: the groups do not divide the batch, there are more workers than groups, or a pass holds no sample.
     """
 
     batch_size: int
@@ -25,6 +36,8 @@ class BatchPlan:
     """Workers that share the batch."""
     rank: int = 0
     """This worker's number, 0..world_size - 1."""
+    max_samples_per_pass: int | None = None
+    """Samples that fit into one forward and backward pass; None for a whole group."""
 
     def __post_init__(self) -> None:
         check_batch_groups(self.batch_size, self.num_groups)
@@ -33,6 +46,8 @@ class BatchPlan:
             f"{self.world_size} workers cannot share num_groups = {self.num_groups} groups: every worker needs "
             f"at least one; use at most {self.num_groups} workers or num_groups >= {self.world_size}.",
         )
+        limit = self.max_samples_per_pass
+        require(limit is None or limit >= 1, f"max_samples_per_pass = {limit} must be at least 1.")
 
     @property
     def group_size(self) -> int:
@@ -46,7 +61,13 @@ class BatchPlan:
         first = self.rank * share + min(self.rank, rest)
         return range(first, first + share + (self.rank < rest))
 
-    def positions(self, step: int, group: int) -> tuple[int, int]:
-        """Half-open range of the sample stream that this group of this step covers."""
-        first = step * self.batch_size + group * self.group_size
-        return first, first + self.group_size
+    @property
+    def chunks(self) -> list[Chunk]:
+        """The passes of a group: as few as the limit allows, of sizes that differ by at most one."""
+        passes = 1 if self.max_samples_per_pass is None else -(-self.group_size // self.max_samples_per_pass)
+        edges = [-(-self.group_size * i // passes) for i in range(passes + 1)]
+        return [Chunk(first, end - first) for first, end in pairwise(edges)]
+
+    def position(self, step: int, group: int) -> int:
+        """Position in the sample stream at which this group of this step begins."""
+        return step * self.batch_size + group * self.group_size

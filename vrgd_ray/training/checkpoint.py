@@ -1,24 +1,113 @@
-"""Training state on disk. Written whole or not at all, and read without running any code in it."""
+"""Training states in a folder or object store: whole or not at all, the newest few, read without running any code."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from pyarrow import fs
 
-STATE_FILE = "state.pt"
+from vrgd_ray.config import ConfigError
 
-
-def save_state(directory: Path, state: dict[str, Any]) -> None:
-    """Write the state into the directory; a reader never sees half a file."""
-    temporary = directory / f"{STATE_FILE}.partial"
-    torch.save(state, temporary)
-    os.replace(temporary, directory / STATE_FILE)
+_NAME = re.compile(r"step_(\d+)\.pt")
+_PARTIAL = ".partial"
 
 
-def load_state(directory: Path) -> dict[str, Any]:
-    """Read a state, tensors on the CPU. `weights_only` refuses anything but tensors and plain data."""
-    state: dict[str, Any] = torch.load(directory / STATE_FILE, map_location="cpu", weights_only=True)
-    return state
+class CheckpointStore:
+    """The checkpoints of one run, `step_000000120.pt` after 120 steps.
+
+    Args:
+        location: a folder, or a URI that pyarrow understands (s3://bucket/path).
+        keep: newest states to keep; at least 2, so that a damaged one does not lose the run.
+
+    Raises:
+        ConfigError: pyarrow knows no such location.
+    """
+
+    def __init__(self, location: str, keep: int = 2) -> None:
+        try:
+            uri = location if "://" in location else os.path.abspath(location)
+            self._files, self._folder = fs.FileSystem.from_uri(uri)
+        except (ValueError, OSError) as error:
+            raise ConfigError(f"the storage {location} cannot be used: {error}") from error
+        self.location, self.keep = location, keep
+        self._local = isinstance(self._files, fs.LocalFileSystem)
+
+    def steps(self) -> list[int]:
+        """Steps of the states there are, the newest first; damaged ones included."""
+        found = self._files.get_file_info(fs.FileSelector(self._folder, allow_not_found=True))
+        names = [match for info in found if (match := _NAME.fullmatch(info.base_name))]
+        return sorted((int(match[1]) for match in names), reverse=True)
+
+    def save(self, step: int, state: dict[str, Any]) -> None:
+        """Write a state, then remove those that are no longer among the newest.
+
+        A reader never sees half a state: on a disk it gets its name when it is complete, and object stores show an
+        object when it is closed.
+
+        Raises:
+            OSError: the storage is full or cannot be reached; what was there before is untouched.
+        """
+        self._files.create_dir(self._folder)
+        name = self._path(step)
+        if self._local:
+            partial = Path(name + _PARTIAL)
+            try:
+                _write_to_disk(partial, state)
+                os.replace(partial, name)
+            finally:
+                partial.unlink(missing_ok=True)
+        else:
+            with self._files.open_output_stream(name) as stream:
+                torch.save(state, stream)
+        self._remove_old()
+
+    def load(self, step: int) -> dict[str, Any]:
+        """Read a state, tensors on the CPU. `weights_only` refuses anything but tensors and plain data.
+
+        Raises:
+            Exception: whatever torch raises for a damaged file.
+        """
+        with self._files.open_input_file(self._path(step)) as stream:
+            state: dict[str, Any] = torch.load(stream, map_location="cpu", weights_only=True)
+        return state
+
+    def newest(self, say: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
+        """Step and state of the newest checkpoint that can be read; each that cannot is said. None without any."""
+        for step in self.steps():
+            try:
+                return step, self.load(step)
+            except Exception as error:  # whatever is wrong with it, it is of no use
+                reason = failure_reason(error)
+                say(f"The checkpoint {self._path(step)} cannot be read ({reason}); trying the one before.")
+        return None
+
+    def _remove_old(self) -> None:
+        for old in self.steps()[self.keep :]:
+            self._files.delete_file(self._path(old))
+        if self._local:  # what a kill left behind in the middle of a write
+            for partial in Path(self._folder).glob(f"step_*{_PARTIAL}"):
+                partial.unlink()
+
+    def _path(self, step: int) -> str:
+        return f"{self._folder}/step_{step:09d}.pt"
+
+
+def failure_reason(error: BaseException) -> str:
+    """What went wrong, in one line; torch hides the system's own words behind an error of its zip writer."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    lines = str(cause or error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
+def _write_to_disk(path: Path, state: dict[str, Any]) -> None:
+    with path.open("wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())

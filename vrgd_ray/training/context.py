@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -28,15 +29,20 @@ class Context(Protocol):
         ...
 
     def report(self, progress: Progress, state: StateFunction) -> None:
-        """Take the progress at an evaluation point; call `state()` for a checkpoint. Every worker calls it."""
+        """Take the progress at an evaluation point; `state()` is what a checkpoint holds. Every worker calls it."""
         ...
 
-    def checkpoint_due(self) -> bool:
-        """Asked after every step: whether a checkpoint is wanted now. One worker's wish is enough for all."""
+    def checkpoint_due(self, samples: int) -> bool:
+        """Asked in every step, with the samples seen before it: whether a checkpoint is wanted after it. One worker's
+        wish is enough for all."""
         ...
 
     def checkpoint(self, state: StateFunction) -> None:
-        """Keep the state between two evaluation points. Every worker calls it, in the same step."""
+        """Keep the state. Every worker calls it, in the same step."""
+        ...
+
+    def say(self, message: str) -> None:
+        """Tell the user something that needs no answer. Called by every worker alike."""
         ...
 
 
@@ -61,9 +67,13 @@ class LocalContext:
         """Hand the progress to the callback."""
         self.on_progress(progress)
 
-    def checkpoint_due(self) -> bool:
+    def checkpoint_due(self, samples: int) -> bool:
         """Never."""
         return False
 
     def checkpoint(self, state: StateFunction) -> None:
         """Nothing."""
+
+    def say(self, message: str) -> None:
+        """Print it."""
+        print(message, file=sys.stderr)

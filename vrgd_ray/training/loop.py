@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
+from itertools import product
 from typing import Any, cast
 
 import torch
@@ -20,8 +21,10 @@ from vrgd_ray.optim.base import LayerOptimizer
 from vrgd_ray.optim.registry import create_optimizer, hyperparameters, is_vr
 from vrgd_ray.pipeline import Batch, Data, Pipeline
 from vrgd_ray.schedules import create_schedule
-from vrgd_ray.training.batch_plan import BatchPlan
+from vrgd_ray.training.batch_plan import BatchPlan, Chunk
 from vrgd_ray.training.context import Context
+from vrgd_ray.training.execution import Execution
+from vrgd_ray.training.memory import has_batch_statistics, largest_fitting, pass_fits, refuse_split_groups
 from vrgd_ray.training.result import Progress, Split, TrainingResult
 from vrgd_ray.training.running_statistics import RunningStatistics
 from vrgd_ray.training.sampler import SampleStream
@@ -81,8 +84,16 @@ def check_fits(recipe: Recipe, num_train_samples: int, num_workers: int) -> None
 class TrainingRun:
     """One run in progress: model, optimizer, position in the sample stream."""
 
-    def __init__(self, pipeline: Pipeline, recipe: Recipe, context: Context, evaluations: int = 10) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        recipe: Recipe,
+        context: Context,
+        evaluations: int = 10,
+        execution: Execution | None = None,
+    ) -> None:
         self.pipeline, self.recipe, self.context = pipeline, recipe, context
+        self.execution = execution or Execution()
         self.plan = BatchPlan(
             batch_size=recipe.batch_size,
             num_groups=recipe.num_groups,
@@ -97,6 +108,7 @@ class TrainingRun:
             f"the pipeline's num_train_samples = {pipeline.num_train_samples} but train_data() holds "
             f"{len(self.train_data)} samples.",
         )
+        self._augmented = getattr(self.train_data, "augmented", None)
         self.stream = SampleStream(pipeline.num_train_samples, recipe.seed)
         self.evaluation_steps = {round((i + 1) * self.total_steps / evaluations) for i in range(evaluations)}
         self._build()
@@ -106,16 +118,53 @@ class TrainingRun:
         state = context.initial_state()
         if state is not None:
             self.load_state_dict(state)
+        self._fit_passes(state)
 
     def _build(self) -> None:
         seed_generators(self.recipe.seed, self.context.device)
         self.module = self.pipeline.build_model().to(self.context.device)
         self.model = _distribute(self.module, self.context)
         self.statistics = RunningStatistics(self.module, self.context.world_size)
-        self.moments = GradientMoments(self.model, group_size=self.plan.group_size)
+        self.moments = GradientMoments(
+            self.model, group_size=self.plan.group_size, deterministic=self.execution.deterministic
+        )
         self.moments.noise_scale.population = self.pipeline.num_train_samples  # epochs draw without replacement
         options = {name: getattr(self.recipe, name) for name in hyperparameters(self.recipe.optimizer)}
         self.optimizer = create_optimizer(self.recipe.optimizer, self.module.parameters(), **options)
+
+    def _fit_passes(self, state: dict[str, Any] | None) -> None:
+        """Decide how many samples go through the model at once; a run that goes on keeps what it had found."""
+        size = self.plan.group_size
+        limit = self.execution.max_samples_per_pass or (state or {}).get("samples_per_pass")
+        if limit is not None:
+            size = min(size, limit)
+        elif self.context.device.type == "cuda" and not has_batch_statistics(self.module):
+            size = self.find_samples_per_pass()
+        refuse_split_groups(self.module, self.plan.group_size, size)
+        self.plan = replace(self.plan, max_samples_per_pass=size)
+
+    def find_samples_per_pass(self) -> int:
+        """Most samples of a group that fit into a pass on every worker, found by trying.
+
+        Raises:
+            ConfigError: not even a single sample fits.
+        """
+        group = self.plan.groups[0]
+
+        def fits(size: int) -> bool:
+            def run_pass() -> None:
+                batch = self._read(group, Chunk(0, size))
+                torch.autograd.backward(self.pipeline.loss(self.module, batch))
+
+            return pass_fits(run_pass, self.module, self.context.device, self.context.world_size)
+
+        size = largest_fitting(self.plan.group_size, fits)
+        if size < self.plan.group_size:
+            self.context.say(
+                f"A group of {self.plan.group_size} samples does not fit into memory at once: computed in passes of "
+                f"at most {size}."
+            )
+        return size
 
     def run(self, split: Split = "validation") -> TrainingResult:
         """Train to the end, or to the first loss that is not finite."""
@@ -128,9 +177,17 @@ class TrainingRun:
                 return self._result(started, {}, diverged=True)
             if self.step in self.evaluation_steps or self.checkpoint_due:
                 self.seconds += time.perf_counter() - started
-                self._report() if self.step in self.evaluation_steps else self.context.checkpoint(self.state_dict)
+                if self.step in self.evaluation_steps:
+                    self._report()
+                if self.checkpoint_due:
+                    self.context.checkpoint(self.state_dict)
                 started = time.perf_counter()
         return self._result(started, self._evaluate_split(split))
+
+    @property
+    def samples(self) -> int:
+        """Training samples seen: the cursor in the sample stream."""
+        return self.step * self.recipe.batch_size
 
     def check_evaluation(self) -> None:
         """Evaluate once before the first step, so that a broken `evaluate` is found before hours of training.
@@ -154,26 +211,35 @@ class TrainingRun:
         return mean_loss
 
     def _accumulate(self) -> torch.Tensor:
-        """Run this worker's groups forward and backward; return the sum of their losses."""
+        """Run this worker's groups forward and backward; return the sum of their mean losses."""
         total = torch.zeros((), device=self.context.device)
-        for group in self.plan.groups:
-            indices = self.stream.indices(*self.plan.positions(self.step, group))
-            # Before the data is read: augmentation may draw too.
-            seed_generators(pass_seed(self.recipe.seed, self.step, group), self.context.device)
-            batch = to_device(self.train_data[indices], self.context)
-            with self.moments.micro_batch(last=group == self.plan.groups[-1]):
+        last_group, last_chunk = self.plan.groups[-1], self.plan.chunks[-1]
+        for group, chunk in product(self.plan.groups, self.plan.chunks):
+            batch, weight = self._read(group, chunk), chunk.size / self.plan.group_size
+            group_end = chunk == last_chunk
+            with self.moments.micro_batch(last=group_end and group == last_group, group_end=group_end, weight=weight):
                 loss = self.pipeline.loss(self.model, batch)
                 _check_loss(loss)
                 torch.autograd.backward(loss)
-            total += loss.detach()
+            total += loss.detach() * weight
         return total
+
+    def _read(self, group: int, chunk: Chunk) -> Batch:
+        """The samples of one pass on the device; all that is drawn from here on belongs to this pass."""
+        start = self.plan.position(self.step, group) + chunk.first
+        indices = self.stream.indices(start, start + chunk.size)
+        # Before the data is read: augmentation may draw too.
+        seed_generators(pass_seed(self.recipe.seed, self.step, group, chunk.first), self.context.device)
+        if self._augmented is None:
+            return to_device(self.train_data[indices], self.context)
+        return to_device(self._augmented(indices, self.stream.keys(start, indices)), self.context)
 
     def _agree(self, loss: torch.Tensor) -> tuple[float, bool]:
         """Mean loss over all groups, and whether any worker wants a checkpoint.
 
         All workers must see the same, or one would stop at a NaN, or save, while the others wait for it.
         """
-        shared = torch.stack([loss, loss.new_tensor(float(self.context.checkpoint_due()))])
+        shared = torch.stack([loss, loss.new_tensor(float(self.context.checkpoint_due(self.samples)))])
         if self.context.world_size > 1:
             dist.all_reduce(shared)
         total, wishes = shared.tolist()
@@ -185,7 +251,7 @@ class TrainingRun:
         progress = Progress(
             step=self.step,
             total_steps=self.total_steps,
-            samples=self.step * self.recipe.batch_size,
+            samples=self.samples,
             metrics=metrics | self._series(),
         )
         self.curve.append(progress)
@@ -228,7 +294,7 @@ class TrainingRun:
             diverged=diverged or broken,
             error=f"evaluate() gave {self.pipeline.metric} = {metrics[self.pipeline.metric]}" if broken else None,
             steps=self.step,
-            samples=self.step * self.recipe.batch_size,
+            samples=self.samples,
             seconds=self.seconds + (time.perf_counter() - started if diverged else 0.0),
             noise_scale=self.moments.noise_scale.value,
             curve=self.curve,
@@ -237,8 +303,11 @@ class TrainingRun:
     def state_dict(self) -> dict[str, Any]:
         """Everything a later run needs to go on as if it had never stopped."""
         return {
+            "pipeline": self._identity(),
             "recipe": self.recipe.to_dict(),
             "step": self.step,
+            "samples": self.samples,
+            "samples_per_pass": self.plan.max_samples_per_pass,
             "seconds": self.seconds,
             "curve": [asdict(point) for point in self.curve],
             "model": self.module.state_dict(),
@@ -250,16 +319,29 @@ class TrainingRun:
         """Go on from a saved state, on any number of workers.
 
         Raises:
-            ConfigError: the state belongs to another recipe; the message names what differs.
+            ConfigError: the state belongs to another pipeline or recipe; the message names what differs.
         """
-        saved, own = state["recipe"], self.recipe.to_dict()
-        differing = [f"{key} = {saved.get(key)!r}, not {own[key]!r}" for key in own if saved.get(key) != own[key]]
-        require(not differing, f"the checkpoint is of another recipe: {'; '.join(differing)}.")
+        _refuse_other("pipeline", state["pipeline"], self._identity())
+        _refuse_other("recipe", state["recipe"], self.recipe.to_dict())
         self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Progress(**point) for point in state["curve"]]
         self.module.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.moments.noise_scale.load_state_dict(state["noise_scale"])
+
+    def _identity(self) -> dict[str, Any]:
+        """What a checkpoint must share with the pipeline that goes on from it."""
+        kind = type(self.pipeline)
+        return {
+            "pipeline": f"{kind.__module__}:{kind.__qualname__}",
+            "num_train_samples": self.pipeline.num_train_samples,
+            "parameters": {name: list(value.shape) for name, value in self.module.state_dict().items()},
+        }
+
+
+def _refuse_other(what: str, saved: dict[str, Any], own: dict[str, Any]) -> None:
+    differing = [f"{key} = {saved.get(key)!r}, not {own[key]!r}" for key in own if saved.get(key) != own[key]]
+    require(not differing, f"the checkpoint is of another {what}: {'; '.join(differing)}.")
 
 
 def _checked_metrics(metrics: Any, metric: str) -> dict[str, float]:

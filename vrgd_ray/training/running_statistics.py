@@ -72,7 +72,7 @@ class RunningStatistics:
     def _collect(self, module: nn.Module, inputs: Any, output: Any) -> None:
         layer = self._layers.get(module)
         if layer is not None and module.training:
-            layer.sums += torch.stack(_buffers(module))
+            layer.sums += torch.stack(_buffers(module))  # in float64, so that the order hardly matters
             layer.count += 1
 
     @torch.no_grad()
@@ -82,7 +82,7 @@ class RunningStatistics:
             return
         factor = 1 / (layer.tracked + 1) if layer.momentum is None else layer.momentum
         for buffer, before, statistic in zip(_buffers(module), layer.before, mean, strict=True):
-            buffer.copy_((1 - factor) * before + factor * statistic)
+            buffer.copy_((1 - factor) * before + factor * statistic.to(buffer.dtype))
         module.num_batches_tracked.copy_(layer.tracked + 1)
 
     def _mean_over_groups(self, layer: _Layer) -> Tensor | None:
@@ -96,7 +96,8 @@ class RunningStatistics:
 
 def _open(module: Any) -> _Layer:
     before = [buffer.clone() for buffer in _buffers(module)]
-    layer = _Layer(module.momentum, before, module.num_batches_tracked.clone(), torch.zeros_like(torch.stack(before)))
+    sums = torch.zeros_like(torch.stack(before), dtype=torch.float64)
+    layer = _Layer(module.momentum, before, module.num_batches_tracked.clone(), sums)
     # With momentum 1 a forward pass leaves the group's own statistics in the buffers.
     module.momentum = 1.0
     return layer

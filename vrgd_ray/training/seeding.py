@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-_MASK = 2**64 - 1
+from vrgd_ray.keyed import combine
 
 
 def seed_generators(seed: int, device: torch.device) -> None:
@@ -17,14 +17,13 @@ def seed_generators(seed: int, device: torch.device) -> None:
         torch.cuda.manual_seed(seed)
 
 
-def pass_seed(seed: int, step: int, group: int) -> int:
-    """Seed for the forward pass of one group of one step, 0..2**63 - 1 (dropout, augmentation in the loss)."""
-    return _mix(_mix(_mix(seed) ^ step) ^ group) >> 1
+def pass_seed(seed: int, step: int, group: int, first: int = 0) -> int:
+    """Seed for one forward pass, 0..2**63 - 1 (dropout, draws in the loss).
 
-
-def _mix(value: int) -> int:
-    """The splitmix64 finalizer: neighbouring integers become unrelated ones."""
-    value = (value + 0x9E3779B97F4A7C15) & _MASK
-    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
-    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
-    return value ^ (value >> 31)
+    Args:
+        seed: the run's.
+        step: number of the step.
+        group: number of the group within the step.
+        first: the pass's first sample, counted from the start of the group; above 0 only where memory splits groups.
+    """
+    return combine(seed, step, group, first) >> 1

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 
 from vrgd_ray.config import ConfigError, Recipe, require
 from vrgd_ray.pipeline import Pipeline
-from vrgd_ray.training.checkpoint import load_state, save_state
-from vrgd_ray.training.context import StateFunction
+from vrgd_ray.training.checkpoint import CheckpointStore
+from vrgd_ray.training.events import Event, Started
+from vrgd_ray.training.execution import Execution
 from vrgd_ray.training.loop import TrainingRun
-from vrgd_ray.training.result import Progress, Split, TrainingResult
+from vrgd_ray.training.monitor import RunMonitor
+from vrgd_ray.training.result import Split, TrainingResult
+from vrgd_ray.training.worker_context import CheckpointInterval, WorkerContext
 
-RESULT_FILE = "result.json"
 _QUIET = {
     "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints a box even when told to be silent
     "RAY_CHDIR_TO_TRIAL_DIR": "0",
@@ -30,6 +29,10 @@ _QUIET = {
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
 }
 """Settings of Ray that must be in the environment before `ray.init`; the user's own win."""
+
+
+def _ignore(event: Event) -> None:
+    return None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,107 +47,134 @@ class WorkerGroup:
     """Folder or pyarrow URI under which the run's checkpoints land."""
     name: str
     """Name of the run within the storage."""
-    checkpoint_every: float = 60.0
-    """Seconds between checkpoints, besides those at evaluation points."""
+    interval: CheckpointInterval = field(default_factory=CheckpointInterval)
+    """How often a checkpoint is written."""
+    keep_checkpoints: int = 2
+    """Newest checkpoints to keep."""
     resize_every: float = 30.0
     """Seconds between looks whether an elastic group could have more workers; a resize is a restart."""
     max_failures: int = 3
-    """Restarts from the last checkpoint after a lost worker, before the run is given up."""
+    """Restarts from one and the same checkpoint before the run is given up; as many as need be while it gets on."""
 
+    @property
+    def needs(self) -> dict[str, float]:
+        """What a cluster must have for the run to begin."""
+        fewest = self.num_workers if isinstance(self.num_workers, int) else self.num_workers[0]
+        return {"GPU": fewest * self.gpus_per_worker} if self.gpus_per_worker else {"CPU": float(fewest)}
 
-class RayTrainContext:
-    """A Ray Train worker as the loop sees it; every report carries a checkpoint."""
-
-    def __init__(self, checkpoint_every: float) -> None:
-        import ray.train
-        import ray.train.torch
-
-        self._train = ray.train
-        context = ray.train.get_context()
-        self.rank = context.get_world_rank()
-        self.world_size = context.get_world_size()
-        self.device = ray.train.torch.get_device()
-        self.checkpoint_every, self._saved = checkpoint_every, time.monotonic()
-
-    def initial_state(self) -> dict[str, Any] | None:
-        """The last checkpoint of this run, after a restart."""
-        checkpoint = self._train.get_checkpoint()
-        if checkpoint is None:
-            return None
-        with checkpoint.as_directory() as directory:
-            return load_state(Path(directory))
-
-    def report(self, progress: Progress, state: StateFunction) -> None:
-        """Report the progress with a checkpoint written by rank 0."""
-        self._report({"step": progress.step, "samples": progress.samples, **progress.metrics}, state, None)
-
-    def checkpoint_due(self) -> bool:
-        """Rank 0 wants one when the last is old enough."""
-        return self.rank == 0 and time.monotonic() - self._saved >= self.checkpoint_every
-
-    def checkpoint(self, state: StateFunction) -> None:
-        """Report a checkpoint alone."""
-        self._report({}, state, None)
-
-    def finish(self, result: TrainingResult, state: StateFunction) -> None:
-        """Report the final result in a file beside the final state."""
-        self._report({"samples": result.samples, **result.metrics}, state, result)
-
-    def _report(self, metrics: dict[str, Any], state: StateFunction, result: TrainingResult | None) -> None:
-        if self.rank > 0:
-            self._train.report({})
-            return
-        with tempfile.TemporaryDirectory() as name:
-            directory = Path(name)
-            save_state(directory, state())
-            if result is not None:
-                (directory / RESULT_FILE).write_text(json.dumps(result.to_dict()))
-            self._saved = time.monotonic()
-            self._train.report(metrics, checkpoint=self._train.Checkpoint.from_directory(directory))
+    @property
+    def checkpoints(self) -> str:
+        """Folder or URI of the checkpoints."""
+        return f"{self.storage}/{self.name}/checkpoints"
 
 
 def train_on_workers(
-    open_pipeline: Callable[[], Pipeline], recipe: Recipe, group: WorkerGroup, *, split: Split
+    open_pipeline: Callable[[], Pipeline],
+    recipe: Recipe,
+    group: WorkerGroup,
+    *,
+    split: Split,
+    execution: Execution | None = None,
+    listen: Callable[[Event], None] = _ignore,
 ) -> TrainingResult:
     """Train a recipe on a group of Ray Train workers and return rank 0's result.
+
+    Goes on from the newest checkpoint in the storage, if there is one.
 
     Args:
         open_pipeline: loads the pipeline inside a worker.
         recipe: what to train.
         group: workers and storage.
         split: data the final metrics are read on.
+        execution: limits of the machines.
+        listen: takes the events of the run, from a thread of its own.
 
     Raises:
-        RuntimeError: the run failed more often than `group.max_failures`.
+        ConfigError: the run cannot go on as it is, whatever the number of restarts.
+        RuntimeError: the run failed `group.max_failures` times without getting any further.
     """
-    from ray.train import CheckpointConfig, FailureConfig, RunConfig, ScalingConfig
+    monitor = RunMonitor(listen, group.max_failures)
+    with monitor.open() as mailbox:
+        _trainer(partial(_work, open_pipeline, recipe, group, split, execution, mailbox), group).fit()
+    return monitor.result()
+
+
+def _trainer(worker: Callable[[], None], group: WorkerGroup) -> Any:
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
     from ray.train.torch import TorchTrainer
 
-    def worker() -> None:
-        context = RayTrainContext(group.checkpoint_every)
-        if context.device.type == "cpu":
-            torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
-        run = TrainingRun(open_pipeline(), recipe, context)
-        context.finish(run.run(split), run.state_dict)
+    def train() -> None:  # Ray takes a function, not a partial
+        worker()
 
-    trainer = TorchTrainer(
-        worker,
+    return TorchTrainer(
+        train,
         scaling_config=ScalingConfig(
             num_workers=group.num_workers,
             elastic_resize_monitor_interval_s=group.resize_every,
             use_gpu=group.gpus_per_worker > 0,
             resources_per_worker={"GPU": group.gpus_per_worker} if group.gpus_per_worker else {"CPU": 1},
         ),
+        # Ray restarts without end; the mailbox knows when that has become pointless.
         run_config=RunConfig(
-            name=group.name,
-            storage_path=group.storage,
-            failure_config=FailureConfig(max_failures=group.max_failures),
-            checkpoint_config=CheckpointConfig(num_to_keep=2),
+            name=group.name, storage_path=group.storage, failure_config=FailureConfig(max_failures=-1)
         ),
     )
-    outcome = trainer.fit()
-    with outcome.checkpoint.as_directory() as directory:
-        return TrainingResult.from_dict(json.loads((Path(directory) / RESULT_FILE).read_text()))
+
+
+def _work(
+    open_pipeline: Callable[[], Pipeline],
+    recipe: Recipe,
+    group: WorkerGroup,
+    split: Split,
+    execution: Execution | None,
+    mailbox: Any,
+) -> None:
+    """What every worker runs; returning without a result gives the run up."""
+    import ray
+
+    _prepare_process(execution)
+    context = _worker_context(group, mailbox)
+    try:
+        run = TrainingRun(open_pipeline(), recipe, context, execution=execution)
+        if _may_begin(run, context, mailbox):
+            context.finish(run.run(split), run.state_dict)
+    except Exception as error:
+        text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+        ray.get(mailbox.fail.remote(text, isinstance(error, ConfigError)))
+        raise
+
+
+def _worker_context(group: WorkerGroup, mailbox: Any) -> WorkerContext:
+    import ray
+    import ray.train
+    import ray.train.torch
+
+    place = ray.train.get_context()
+    return WorkerContext(
+        store=CheckpointStore(group.checkpoints, group.keep_checkpoints),
+        emit=lambda event: ray.get(mailbox.put.remote(event)),
+        interval=group.interval,
+        device=ray.train.torch.get_device(),
+        rank=place.get_world_rank(),
+        world_size=place.get_world_size(),
+    )
+
+
+def _may_begin(run: TrainingRun, context: WorkerContext, mailbox: Any) -> bool:
+    """Whether the workers should go on, or have failed here too often; the same answer for all of them."""
+    import ray
+
+    answer = ray.get(mailbox.begin.remote(run.step, context.world_size)) if context.rank == 0 else None
+    context.send(Started(num_workers=context.world_size, samples=run.samples, curve=run.curve))
+    return bool(context.shared(answer))
+
+
+def _prepare_process(execution: Execution | None) -> None:
+    if not torch.cuda.is_available():
+        torch.set_num_threads(max(1, int(os.environ.get("OMP_NUM_THREADS", "1"))))
+    if execution is not None and execution.deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
+        torch.use_deterministic_algorithms(True, warn_only=True)
 
 
 @contextmanager

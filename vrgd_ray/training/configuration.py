@@ -1,0 +1,62 @@
+"""What `vrgd train` trains: a pipeline and a recipe, as a search writes them to best.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vrgd_ray.config import ConfigError, Recipe, require
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """One training run."""
+
+    pipeline: str
+    """Name the pipeline loads by."""
+    pipeline_args: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of its constructor."""
+    recipe: Recipe
+    """What to train."""
+    run_id: str = ""
+    """Name of the run for tracking systems; given to it at its first start."""
+
+    @classmethod
+    def read(cls, path: Path) -> Configuration:
+        """Read a YAML file.
+
+        Raises:
+            ConfigError: it cannot be read, or lacks the pipeline or the recipe.
+        """
+        try:
+            content = yaml.safe_load(path.read_text())
+        except (OSError, yaml.YAMLError) as error:
+            raise ConfigError(f"--config {path} cannot be read: {str(error).splitlines()[0]}") from error
+        complete = isinstance(content, dict) and isinstance(content.get("recipe"), dict) and "pipeline" in content
+        require(complete, f"--config {path} must hold pipeline and recipe, as the best.yaml of a search does.")
+        return cls(
+            pipeline=content["pipeline"],
+            pipeline_args=content.get("pipeline_args") or {},
+            recipe=Recipe.from_dict(content["recipe"]),
+            run_id=content.get("run_id", ""),
+        )
+
+    def write(self, path: Path) -> None:
+        """Write it to a YAML file that `read` takes."""
+        path.write_text(yaml.safe_dump({**self._content(), "run_id": self.run_id}, sort_keys=False))
+
+    def differences(self, before: Configuration) -> list[str]:
+        """What is not as it was before, as "lr = 0.1 (it was 0.2)"."""
+        own, old = ({**c._content(), **c.recipe.to_dict(), "recipe": None} for c in (self, before))
+        return [f"{name} = {value} (it was {old[name]})" for name, value in own.items() if value != old[name]]
+
+    def _content(self) -> dict[str, Any]:
+        return {
+            "pipeline": self.pipeline,
+            "pipeline_args": dict(self.pipeline_args),
+            "recipe": self.recipe.to_dict(),
+        }
