@@ -76,18 +76,19 @@ class Diverging(Blobs):
 
 
 class Gated(Blobs):
-    """Stops at a pass until a file opens the gate: a test acts on the run at a known place, without hoping.
+    """Worker `rank` stops at a pass until a file opens the gate: a test acts on the run at a known place.
 
     The process that waits writes its id to `folder`/waiting. A second process group never waits again.
     """
 
-    def __init__(self, folder: str, at_pass: int = 800) -> None:
+    def __init__(self, folder: str, rank: int = 0, at_pass: int = 800) -> None:
         super().__init__(dtype="float64")
-        self.folder, self.at_pass, self.passes = Path(folder), at_pass, 0
+        self.folder, self.rank, self.at_pass, self.passes = Path(folder), rank, at_pass, 0
 
     def loss(self, model, batch):
         self.passes += 1
-        if self.passes == self.at_pass and not (self.folder / "waiting").exists():
+        here = not torch.distributed.is_initialized() or torch.distributed.get_rank() == self.rank
+        if here and self.passes == self.at_pass and not (self.folder / "waiting").exists():
             (self.folder / "partial").write_text(str(os.getpid()))
             (self.folder / "partial").rename(self.folder / "waiting")
             while not (self.folder / "open").exists():
@@ -96,15 +97,18 @@ class Gated(Blobs):
 
 
 class SlowAlone(Blobs):
-    """Takes `pace` seconds a pass while a single worker trains, so that a second one surely arrives before the end."""
+    """Takes `pace` seconds a pass while a single worker trains, so that a second one surely arrives before the end.
 
-    def __init__(self, pace: float = 0.0) -> None:
+    `together`: seconds a pass of several workers.
+    """
+
+    def __init__(self, pace: float = 0.0, together: float = 0.0) -> None:
         super().__init__(dtype="float64")
-        self.pace = pace
+        self.pace, self.together = pace, together
 
     def loss(self, model, batch):
-        if torch.distributed.get_world_size() == 1 if torch.distributed.is_initialized() else True:
-            time.sleep(self.pace)
+        several = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
+        time.sleep(self.together if several else self.pace)
         return super().loss(model, batch)
 
 
@@ -128,3 +132,10 @@ class Broken(Blobs):
         if not name.startswith("__") and name == self.__dict__.get("without"):
             raise AttributeError(name)
         return super().__getattribute__(name)
+
+
+class BrokenLoss(Blobs):
+    """Its loss raises an error that no restart mends."""
+
+    def loss(self, model, batch):
+        raise ZeroDivisionError("division by zero")

@@ -135,8 +135,9 @@ def _work(
     _prepare_process(execution)
     context = _worker_context(group, mailbox)
     try:
-        run = TrainingRun(open_pipeline(), recipe, context, execution=execution)
-        if _may_begin(run, context, mailbox):
+        if _may_begin(context, mailbox):
+            run = TrainingRun(open_pipeline(), recipe, context, execution=execution)
+            context.send(Started(num_workers=context.world_size, samples=run.samples, curve=run.curve))
             context.finish(run.run(split), run.state_dict)
     except Exception as error:
         text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
@@ -160,12 +161,17 @@ def _worker_context(group: WorkerGroup, mailbox: Any) -> WorkerContext:
     )
 
 
-def _may_begin(run: TrainingRun, context: WorkerContext, mailbox: Any) -> bool:
-    """Whether the workers should go on, or have failed here too often; the same answer for all of them."""
+def _may_begin(context: WorkerContext, mailbox: Any) -> bool:
+    """Whether the workers should go on, or have failed here too often; the same answer for all of them.
+
+    Asked before anything that may fail.
+    """
     import ray
 
-    answer = ray.get(mailbox.begin.remote(run.step, context.world_size)) if context.rank == 0 else None
-    context.send(Started(num_workers=context.world_size, samples=run.samples, curve=run.curve))
+    answer = None
+    if context.rank == 0:
+        newest = max(context.store.steps(), default=0)
+        answer = ray.get(mailbox.begin.remote(newest, context.world_size))
     return bool(context.shared(answer))
 
 
