@@ -10,6 +10,8 @@ from contextlib import nullcontext
 import pytest
 
 from vrgd_ray import __main__, cli, train, tune
+from vrgd_ray.training.configuration import Configuration
+from vrgd_ray.training.worker_context import CheckpointInterval
 
 REFUSED = [
     (["--pipeline", "pipelines.digit"], "did you mean 'pipelines.digits'"),
@@ -134,6 +136,13 @@ CONFIG = "pipeline: pipelines.digits\nrecipe: {optimizer: adamw, batch_size: 32,
         (CONFIG, ["--workers", "1:9"], "at most 8 workers"),
         (CONFIG, ["--workers", "two"], "as 2:8"),
         (CONFIG, ["--checkpoint-every", "0"], "--checkpoint-every 0"),
+        (CONFIG, ["--checkpoint-every", "often"], "seconds, as 60, or epochs, as 0.5epochs"),
+        (CONFIG, ["--checkpoint-every=-1epochs"], "must be above 0"),
+        (CONFIG, ["--keep-checkpoints", "0"], "--keep-checkpoints 0"),
+        (CONFIG, ["--gpus-per-worker", "-1"], "--gpus-per-worker -1"),
+        (CONFIG, ["--max-samples-per-pass", "0"], "max_samples_per_pass = 0"),
+        (CONFIG, ["--storage", "ftp://here"], "the storage ftp://here"),
+        (CONFIG, ["--resume", "--name", "gone"], "nothing to resume"),
         (CONFIG, ["--set", "lr=1:2"], "one value"),
         (CONFIG, ["--set", "schedule=cosin"], "did you mean 'cosine'"),
         (CONFIG, ["--set", "batch_size=33"], "multiple"),
@@ -148,6 +157,37 @@ def test_train_refuses_bad_input(config, arguments, message, tmp_path, monkeypat
     assert message in error
     assert len(error.strip().splitlines()) == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_train_needs_a_configuration_or_a_run_to_go_on_with(capsys):
+    for arguments in ([], ["--resume"]):
+        assert train.main(arguments) == 2
+        assert "--config is needed" in capsys.readouterr().err
+
+
+def test_a_run_is_resumed_with_what_it_was_begun_with_or_not_at_all(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "best.yaml").write_text(CONFIG)
+    begun = Configuration.read(tmp_path / "best.yaml")
+    (tmp_path / "runs/first").mkdir(parents=True)
+    begun.write(tmp_path / "runs/first/train.yaml")
+    arguments = ["--config", "best.yaml", "--name", "first", "--resume", "--set", "lr=0.1"]
+    assert train.main(arguments) == 2
+    assert "with lr = 0.1 (it was 0.01); repeat its command" in capsys.readouterr().err
+    assert train.main(arguments[:4]) == 2
+    assert "runs/first exists" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "interval"),
+    [
+        ("60", CheckpointInterval(seconds=60)),
+        ("0.5epochs", CheckpointInterval(samples=500)),
+        ("1epoch", CheckpointInterval(samples=1000)),
+    ],
+)
+def test_checkpoints_by_seconds_or_by_epochs(text, interval):
+    assert train._parse_interval(text, 1000) == interval
 
 
 def test_pipeline_arguments_read_numbers_and_words():

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from vrgd_ray.training.worker_context import CheckpointInterval
 
 CONFIGURATION_FILE = "train.yaml"
-EXIT_DIVERGED = 1
+EXIT_FAILED = 1
 
 DESCRIPTION = """\
 Train one configuration, as a search wrote it to best.yaml, on Ray Train workers.
@@ -123,6 +125,7 @@ def _main(options: argparse.Namespace) -> int:
     from vrgd_ray.pipeline import load_pipeline
     from vrgd_ray.training.execution import Execution
     from vrgd_ray.training.loop import check_fits
+    from vrgd_ray.training.monitor import RunFailedError
 
     workers = _parse_workers(options.workers)
     execution = Execution(max_samples_per_pass=options.max_samples_per_pass, deterministic=options.deterministic)
@@ -135,9 +138,11 @@ def _main(options: argparse.Namespace) -> int:
     with folder.claim():
         configuration.write(folder.path / CONFIGURATION_FILE)
         _open_tracked_run(tracker, folder.path.name, configuration)
-        result = _tracked(
-            tracker, lambda: _train(options.address, group, configuration, execution, tracker, pipeline.metric)
-        )
+        train = partial(_train, options.address, group, configuration, execution, tracker, pipeline.metric)
+        try:
+            result = _tracked(tracker, train)
+        except (KeyboardInterrupt, RunFailedError) as error:
+            return _stopped(options, folder.path.name, error)
     print(f"Checkpoints: {group.checkpoints}")
     print(tracker.how_to_open())
     return _print_result(result, pipeline.metric)
@@ -190,11 +195,12 @@ def _worker_group(
     options: argparse.Namespace, workers: tuple[int, int], folder: Path, num_train_samples: int
 ) -> WorkerGroup:
     from vrgd_ray.config import require
+    from vrgd_ray.training.checkpoint import CheckpointStore
     from vrgd_ray.training.worker import WorkerGroup
 
     require(options.gpus_per_worker >= 0, f"--gpus-per-worker {options.gpus_per_worker:g} must be at least 0.")
     require(options.keep_checkpoints >= 1, f"--keep-checkpoints {options.keep_checkpoints} must be at least 1.")
-    return WorkerGroup(
+    group = WorkerGroup(
         num_workers=workers[0] if workers[0] == workers[1] else workers,
         gpus_per_worker=options.gpus_per_worker,
         interval=_parse_interval(options.checkpoint_every, num_train_samples),
@@ -202,6 +208,8 @@ def _worker_group(
         storage=cli.run_storage(options.storage, folder),
         name="train",
     )
+    CheckpointStore(group.checkpoints)  # a storage that cannot be used is refused before anything starts
+    return group
 
 
 def _parse_interval(text: str, num_train_samples: int) -> CheckpointInterval:
@@ -272,10 +280,19 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def _stopped(options: argparse.Namespace, name: str, error: BaseException) -> int:
+    interrupted = isinstance(error, KeyboardInterrupt)
+    _say("vrgd train: interrupted" if interrupted else f"vrgd train: {error}")
+    again = ["python", "-m", "vrgd_ray.train", "--resume", "--name", name]
+    output = [] if options.output == Path("runs") else ["--output", str(options.output)]
+    print(f"Go on:       {shlex.join([*again, *output])}, and the flags for machines, storage and tracking as before")
+    return cli.EXIT_INTERRUPTED if interrupted else EXIT_FAILED
+
+
 def _print_result(result: TrainingResult, metric: str) -> int:
     if result.diverged:
         print(f"The run diverged after {result.steps} steps: the loss is no longer finite.", file=sys.stderr)
-        return EXIT_DIVERGED
+        return EXIT_FAILED
     first = {metric: result.metrics[metric]}
     print("Test: " + ", ".join(f"{name} {value:.4g}" for name, value in (first | result.metrics).items()))
     print(f"{result.steps} steps, {result.samples} samples, {result.samples / max(result.seconds, 1e-9):.0f} a second")

@@ -17,6 +17,7 @@ from vrgd_ray.training.checkpoint import CheckpointStore
 from vrgd_ray.training.context import LocalContext
 from vrgd_ray.training.events import Started
 from vrgd_ray.training.loop import TrainingRun
+from vrgd_ray.training.monitor import RunFailedError
 from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
 from vrgd_ray.training.worker_context import CheckpointInterval
 
@@ -128,5 +129,5 @@ def test_a_checkpoint_of_another_recipe_in_the_storage_is_refused_with_what_diff
 
 def test_a_run_that_breaks_again_and_again_is_given_up_with_the_reason(cluster, tmp_path):
     training = start_training(tmp_path, "BrokenLoss", {}, 1)
-    with pytest.raises(RuntimeError, match=r"failed 4 times without getting any further: ZeroDivisionError"):
+    with pytest.raises(RunFailedError, match=r"failed 4 times without getting any further: ZeroDivisionError"):
         ray.get(training, timeout=200)

@@ -15,6 +15,10 @@ from vrgd_ray.training.result import TrainingResult
 _POLL_SECONDS = 0.2
 
 
+class RunFailedError(RuntimeError):
+    """The workers of a run broke too often without getting any further."""
+
+
 class RunMonitor:
     """Hands the events of a run to `listen`, from a thread of its own, and keeps its result."""
 
@@ -49,13 +53,13 @@ class RunMonitor:
 
         Raises:
             ConfigError: a worker refused to go on, for a reason that no restart would mend.
-            RuntimeError: the workers failed too often.
+            RunFailedError: the workers failed too often.
         """
         if self._result is not None:
             return self._result
         if self._hopeless:
             raise ConfigError(self._reason or "a worker refused to go on.")
-        raise RuntimeError(
+        raise RunFailedError(
             f"the workers failed {self._max_failures + 1} times without getting any further: "
             f"{self._reason or 'they were lost, with no word of why'}"
         )

@@ -91,7 +91,7 @@ def train_on_workers(
 
     Raises:
         ConfigError: the run cannot go on as it is, whatever the number of restarts.
-        RuntimeError: the run failed `group.max_failures` times without getting any further.
+        RunFailedError: the run failed more than `group.max_failures` times without getting any further.
     """
     monitor = RunMonitor(listen, group.max_failures)
     with monitor.open() as mailbox:
