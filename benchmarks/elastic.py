@@ -2,8 +2,8 @@
 
     python -m benchmarks.elastic [--steps 15] [--workers 2]
 
-Steps of this project's loop and of plain DDP take turns, so that a busy machine slows both alike; ratios are medians over
-rounds. Everything is one thread a process.
+Steps of this project's loop and of plain DDP take turns, so that a busy machine slows both alike; ratios are medians
+over rounds. Everything is one thread a process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -43,7 +43,9 @@ LARGE = 20_000_000
 class Images:
     """Random images of 32 x 32 and a small convolutional network; or a perceptron of 20 M parameters."""
 
-    metric, mode, pairable = "loss", "min", True
+    metric = "loss"
+    mode: Literal["max", "min"] = "min"
+    pairable = True
     num_train_samples = 4096
     reference = Recipe(optimizer="adamw", batch_size=BATCH_SIZE, lr=1e-3, epochs=1000)
 
@@ -168,8 +170,8 @@ def measure_restart(folder: Path) -> None:
         large_run(Path(empty))
         fresh = time.perf_counter() - started
     print(
-        f"Restart, beyond Ray's own: {restored - fresh:.2f} s to read the same checkpoint, {fresh:.2f} s to build the run."
-        "\n"
+        f"Restart, beyond Ray's own: {restored - fresh:.2f} s to read the same checkpoint, {fresh:.2f} s to build the "
+        "run.\n"
     )
 
 
