@@ -78,7 +78,7 @@ def plain_step(rank: int, world_size: int) -> Callable[[], Any]:
     if world_size > 1:
         model = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
-    order = iter(torch.randperm(len(data)).repeat(1000).split(BATCH_SIZE))
+    order = iter(torch.split(torch.randperm(len(data)).repeat(1000), BATCH_SIZE))
 
     def step() -> float:
         indices = next(order)[rank::world_size]
