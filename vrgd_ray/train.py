@@ -14,8 +14,9 @@ from vrgd_ray import cli
 if TYPE_CHECKING:
     from vrgd_ray.config import Recipe
     from vrgd_ray.pipeline import PipelineSource
-    from vrgd_ray.tracking.tracker import Status
+    from vrgd_ray.tracking.tracker import Status, Tracker
     from vrgd_ray.training.result import TrainingResult
+    from vrgd_ray.training.worker import WorkerGroup
 
 EXIT_DIVERGED = 1
 
@@ -53,6 +54,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add("--checkpoint-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints (default: 60)")
     add("--address", help="Ray cluster to use, as auto; default: start Ray on this machine")
+    cli.add_wait(parser)
     add("--storage", help="folder or URI for checkpoints (s3://...); default: the output folder")
     add("--name", help="name of the run; default: the configuration's folder, numbered")
     add(
@@ -74,6 +76,7 @@ def _main(options: argparse.Namespace) -> int:
     from vrgd_ray.training.loop import check_fits
 
     name, pipeline_args, recipe = _read_config(options.config, options.settings)
+    require(options.wait >= 0, f"--wait {options.wait:g} must be at least 0 seconds.")
     require(options.checkpoint_every > 0, f"--checkpoint-every {options.checkpoint_every:g} must be above 0.")
     fewest, most = _parse_workers(options.workers)
     pipeline = load_pipeline(name, pipeline_args)
@@ -115,8 +118,8 @@ def _train(
     options: argparse.Namespace, workers: tuple[int, int], source: PipelineSource, recipe: Recipe
 ) -> TrainingResult:
     from vrgd_ray.limit.folder import RunFolder
-    from vrgd_ray.training.record import training_record
-    from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
+    from vrgd_ray.training.connection import connect
+    from vrgd_ray.training.worker import WorkerGroup
 
     default_name = f"{options.config.resolve().parent.name}-train"
     folder = RunFolder.choose(options.output, options.name, default_name, resume=False)
@@ -128,14 +131,27 @@ def _train(
         storage=cli.run_storage(options.storage, folder.path),
         name="train",
     )
-    needs = {"GPU": workers[0] * options.gpus_per_worker} if options.gpus_per_worker else {"CPU": float(workers[0])}
+    needs = [{"GPU": options.gpus_per_worker} if options.gpus_per_worker else {"CPU": 1.0}] * workers[0]
     tracker.check()
-    print(f"Starting {options.workers} workers, which takes about half a minute ...", file=sys.stderr)
-    tracker.start(name=folder.path.name, search_id=uuid.uuid4().hex, params={"command": cli.command_line("train")})
+    # Whatever can be refused is refused before the run exists in MLflow.
+    with connect(options.address, needs=needs, wait=options.wait):
+        print(f"Starting {options.workers} workers, which takes about half a minute ...", file=sys.stderr)
+        result = _train_tracked(tracker, folder.path.name, source, recipe, group)
+    print(f"Checkpoints: {group.storage}/{group.name}")
+    print(tracker.how_to_open())
+    return result
+
+
+def _train_tracked(
+    tracker: Tracker, name: str, source: PipelineSource, recipe: Recipe, group: WorkerGroup
+) -> TrainingResult:
+    from vrgd_ray.training.record import training_record
+    from vrgd_ray.training.worker import train_on_workers
+
+    tracker.start(name=name, search_id=uuid.uuid4().hex, params={"command": cli.command_line("train")})
     status: Status = "FAILED"
     try:
-        with connect(options.address, needs=needs):
-            result = train_on_workers(source.open, recipe, group, split="test")
+        result = train_on_workers(source.open, recipe, group, split="test")
         tags = {"batch_size": str(recipe.batch_size), "optimizer": recipe.optimizer, "role": "train"}
         tracker.log_run(training_record(key="train", name="train", tags=tags, recipe=recipe, result=result))
         status = "FAILED" if result.diverged else "FINISHED"
@@ -144,8 +160,6 @@ def _train(
         raise
     finally:
         tracker.finish(status, metrics={}, artifacts=[])
-    print(f"Checkpoints: {group.storage}/{group.name}")
-    print(tracker.how_to_open())
     return result
 
 

@@ -13,9 +13,10 @@ from workloads import Gated, SlowAlone
 
 from vrgd_ray.pipeline import PipelineSource
 from vrgd_ray.training.checkpoint import load_state
+from vrgd_ray.training.connection import connect
 from vrgd_ray.training.context import LocalContext
 from vrgd_ray.training.loop import TrainingRun
-from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
+from vrgd_ray.training.worker import WorkerGroup, train_on_workers
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 RECIPE = Gated.reference.with_values(optimizer="vr_adamw", epochs=30)

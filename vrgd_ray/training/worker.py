@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from vrgd_ray.config import ConfigError, Recipe, require
+from vrgd_ray.config import Recipe
 from vrgd_ray.pipeline import Pipeline
 from vrgd_ray.training.checkpoint import load_state, save_state
 from vrgd_ray.training.context import StateFunction
@@ -23,13 +21,6 @@ from vrgd_ray.training.loop import TrainingRun
 from vrgd_ray.training.result import Progress, Split, TrainingResult
 
 RESULT_FILE = "result.json"
-_QUIET = {
-    "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints a box even when told to be silent
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",  # the default makes every report wait 2 s
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-}
-"""Settings of Ray that must be in the environment before `ray.init`; the user's own win."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,53 +136,3 @@ def train_on_workers(
     outcome = trainer.fit()
     with outcome.checkpoint.as_directory() as directory:
         return TrainingResult.from_dict(json.loads((Path(directory) / RESULT_FILE).read_text()))
-
-
-@contextmanager
-def connect(
-    address: str | None,
-    *,
-    resources: Mapping[str, float] | None = None,
-    needs: Mapping[str, float] | None = None,
-    dashboard: bool = False,
-) -> Iterator[None]:
-    """Ray for the time of the context: the cluster at the address, or an instance of our own on this machine.
-
-    Args:
-        address: a running cluster, as "auto"; None starts Ray here.
-        resources: custom resources that an instance of our own declares.
-        needs: CPUs and GPUs that must be there at least; only asked of an instance of our own, since clusters grow.
-        dashboard: whether an instance of our own runs the dashboard and its agent.
-
-    Raises:
-        ConfigError: there is no cluster at the address, or this machine lacks what is needed.
-    """
-    import ray
-
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        options |= {"include_dashboard": dashboard, "resources": dict(resources or {})}
-    else:  # the processes of a running cluster do not see this environment
-        options["runtime_env"] = {"env_vars": _QUIET}
-    try:
-        ray.init(address=address or "local", **options)
-    except ConnectionError as error:
-        raise ConfigError(f"no Ray cluster at --address {address}: {str(error).splitlines()[0]}") from error
-    try:
-        if address is None:
-            _check_needs(needs or {}, ray.cluster_resources())
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _check_needs(needs: Mapping[str, float], available: Mapping[str, float]) -> None:
-    for name, amount in needs.items():
-        have = available.get(name, 0.0)
-        require(
-            amount <= have,
-            f"{amount:g} {name}s are needed at once and this machine has {have:g}; use fewer workers, or a cluster "
-            "with --address.",
-        )
