@@ -27,18 +27,9 @@ def cluster():
 
 
 def start_training(cluster, folder, *arguments):
-    (folder / "best.yaml").write_text(CONFIG)
-    return train.main(
-        [
-            "--config",
-            str(folder / "best.yaml"),
-            "--output",
-            str(folder / "runs"),
-            "--address",
-            cluster.address,
-            *arguments,
-        ]
-    )
+    config, output = folder / "best.yaml", folder / "runs"
+    config.write_text(CONFIG)
+    return train.main(["--config", str(config), "--output", str(output), "--address", cluster.address, *arguments])
 
 
 def test_a_cluster_that_stays_too_small_ends_the_command_and_leaves_no_run(cluster, tmp_path, capsys):
@@ -60,7 +51,7 @@ def test_machines_that_join_end_the_wait_and_the_request_is_gone(cluster):
         wait_for_resources([{"CPU": 1.0}] * 2, 60, grow)
         assert asked == ["PENDING"], "where the autoscaler reads what to add"
         assert {group["state"] for group in placement_group_table().values()} == {"REMOVED"}
-        assert ray.available_resources()["CPU"] == 2
+        assert ray.cluster_resources()["CPU"] == 2
 
 
 def test_another_ray_or_python_on_the_cluster_is_named(cluster, tmp_path, capsys):
@@ -83,10 +74,7 @@ def test_a_machine_with_another_torch_is_named(cluster, tmp_path):
     (tmp_path / "torch-2.0.1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.0.1\n")
     cluster.add_node(num_cpus=1, env_vars={"PYTHONPATH": str(tmp_path)})
     here = torch.__version__.partition("+")[0]
-    with (
-        pytest.raises(ConfigError, match=rf"torch is 2\.0\.1 on the machine [\d.]+ and {here} where") as refused,
-        connect(cluster.address),
-    ):
+    message = rf"torch is 2\.0\.1 on the machine [\d.]+ and {here} where this command runs; install the same version"
+    with pytest.raises(ConfigError, match=message), connect(cluster.address):
         pytest.fail("connected")
-    assert "the same version on every machine" in str(refused.value)
     assert not ray.is_initialized()

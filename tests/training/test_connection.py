@@ -52,11 +52,10 @@ def test_a_cluster_that_is_big_enough_is_not_spoken_of(cluster):
 def test_waiting_says_what_is_asked_what_is_there_and_that_it_may_grow(cluster):
     group, said = cluster(ready_at=100), []
     wait(group, 1800, said)
-    assert said[0] == (
-        "Waiting for 4 x 1 GPU; the cluster has 2 GPU (1 free). An autoscaler may add what is missing within --wait 1800 s."
-    )
-    assert len(said) == 4, "again every 30 s"
-    assert said[1] == "Still waiting, 1770 s at most, for 4 x 1 GPU; the cluster has 2 GPU (1 free)."
+    what = "4 x 1 GPU; the cluster has 2 GPU (1 free)."
+    assert said[0] == f"Waiting for {what} An autoscaler may add what is missing within --wait 1800 s."
+    assert said[1] == f"Still waiting, 1770 s at most, for {what}"
+    assert len(said) == 4
     assert group.removed
 
 
