@@ -11,6 +11,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 UNSHARE = ["unshare", "--pid", "--fork", "--mount", "--net", "--mount-proc", "--kill-child"]
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 GATEWAY = "10.0.0.254"
@@ -36,6 +37,7 @@ class Machine:
 
     def run(self, command, timeout=120, **environment):
         """Run a shell command in it, from the repository; output and errors come back together."""
+        command = f"cd {ROOT} && {command}"  # nsenter leaves us in the machine's root folder
         inside = ["nsenter", "--target", str(self.pid), "--pid", "--mount", "--net", "bash", "-c", command]
         path = f"/mnt/home/env/bin:{os.environ['PATH']}"
         return subprocess.run(
@@ -44,7 +46,6 @@ class Machine:
             stderr=subprocess.STDOUT,
             text=True,
             timeout=timeout,
-            cwd=Path(__file__).parents[2],
             env={"PATH": path, "HOME": "/mnt/home", "TERM": "dumb", **environment},
         )
 

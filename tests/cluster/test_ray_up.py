@@ -1,5 +1,7 @@
-"""clusters/local.yaml, as it is shipped, from `ray up` over a training run to `ray down`, on machines of the test's own."""
+"""clusters/local.yaml as it is shipped: `ray up`, a training run and `ray down` on machines of the test's own."""
 
+import json
+import os
 import re
 from pathlib import Path
 
@@ -8,12 +10,18 @@ import pytest
 import yaml
 
 from vrgd_ray import Recipe
+from vrgd_ray.pipeline import load_pipeline
+from vrgd_ray.training.context import LocalContext
+from vrgd_ray.training.loop import train
 
 ROOT = Path(__file__).parents[2]
 HEAD, WORKER = "10.0.0.1", "10.0.0.2"
+FILLED_IN = {"[10.0.0.2, 10.0.0.3]": f"[{WORKER}]", "ssh_user: ubuntu": "ssh_user: root"}
 CLUSTER = "/mnt/local.yaml"
 TOKEN = {"RAY_AUTH_MODE": "token"}
-RECIPE = Recipe(optimizer="vr_adamw", batch_size=32, lr=3e-3, epochs=0.28)
+RECIPE = Recipe(optimizer="vr_adamw", batch_size=32, lr=3e-3, epochs=0.28)  # ten steps
+TRAIN = "python -m vrgd_ray.train --config /srv/best.yaml --name cluster --tracking-uri http://127.0.0.1:5000"
+STATUS_OF = "curl -s -o /dev/null -w '%{http_code}'"
 
 REASON = machines.why_not()
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(290), pytest.mark.skipif(bool(REASON), reason=REASON)]
@@ -21,16 +29,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(290), pytest.mark.skipif(boo
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory):
-    """A laptop, and a head and a worker that it knows only by SSH."""
+    """A laptop, and a head and a worker that it can reach by SSH."""
     with machines.network(tmp_path_factory.mktemp("machines"), [HEAD, WORKER]) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def cluster(network):
+    """The same machines after `ray up` on the laptop."""
     laptop, head, worker = network
     text = (ROOT / "clusters/local.yaml").read_text()
-    for shipped, here in {"[10.0.0.2, 10.0.0.3]": f"[{WORKER}]", "ssh_user: ubuntu": "ssh_user: root"}.items():
+    for shipped, here in FILLED_IN.items():
         assert shipped in text
         text = text.replace(shipped, here)
     (laptop.folder / "local.yaml").write_text(text)
@@ -38,34 +47,55 @@ def cluster(network):
     (laptop.folder.parent / "shared/best.yaml").write_text(yaml.safe_dump(config))
     laptop.check("ray get-auth-token --generate", **TOKEN)
     laptop.check(f"ray up {CLUSTER} -y", timeout=180, **TOKEN)
-    yield laptop, head, worker
+    return laptop, head, worker
 
 
-def on_head(laptop, command):
+def test_a_run_over_both_machines_is_the_run_of_one_process(cluster):
+    laptop, head, _ = cluster
+    workers = os.cpu_count() + 1  # more than one machine has cores, so some wait for the other
+    command = f"cd ~/vrgd-ray && {TRAIN} --address auto --workers {workers} --storage /srv/storage --wait 120"
     done = laptop.run(f"ray exec {CLUSTER} '{command}'", timeout=240, **TOKEN)
-    return done.returncode, done.stdout
+    assert done.returncode == 0, done.stdout + head.run("tail -n 50 /tmp/ray/session_latest/logs/monitor.*").stdout
+    alone = train(load_pipeline("pipelines.digits"), RECIPE, LocalContext(), split="test")
+    assert f"Test: accuracy {alone.metrics['accuracy']:.4g}" in done.stdout
+
+    search = """curl -s -H 'Content-Type: application/json' -d '{"experiment_ids": ["1"]}'"""
+    runs = json.loads(head.check(f"{search} http://127.0.0.1:5000/api/2.0/mlflow/runs/search"))["runs"]
+    assert {run["info"]["status"] for run in runs} == {"FINISHED"}
+    roles = [tag["value"] for run in runs for tag in run["data"]["tags"] if tag["key"] == "role"]
+    assert sorted(roles) == ["parent", "train"]
 
 
-def test_training_waits_for_the_worker_and_uses_both_machines(cluster):
-    import os, time
-    t=time.time()
-    laptop, head, worker = cluster
-    cores = os.cpu_count()
-    command = (
-        f"cd ~/vrgd-ray && python -m vrgd_ray.train --config /srv/best.yaml --workers {cores+1} --address auto "
-        "--wait 100 --storage /srv/storage --tracking-uri http://127.0.0.1:5000"
-    )
-    status, output = on_head(laptop, command)
-    print(status, output, time.time()-t)
-    print(head.check("ss -ltnp"))
-    print(worker.check("ss -ltnp"))
-    print(head.run("cat /mnt/home/uv.log; tail -40 /tmp/ray/session_latest/logs/monitor*", **TOKEN).stdout)
-    print(on_head(laptop, "ray status"))
-    t=time.time()
-    for env in ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE":"token","RAY_AUTH_TOKEN":"w"*32}, {**TOKEN}):
-      for addr in (f"{HEAD}:6379", f"ray://{HEAD}:10001"):
-        print(env, addr, laptop.run(f"timeout 30 python -c \"import ray; ray.init(address=\\\"{addr}\\\"); print(42)\"", **env).stdout[-900:], time.time()-t)
-    print(laptop.run(f"ray down {CLUSTER} -y", **TOKEN).stdout[-500:], time.time()-t)
-    print(worker.run("ps aux").stdout)
-    print(head.run("ps aux").stdout)
-    assert 0
+def test_without_the_token_nobody_is_let_in(cluster):
+    laptop, head, _ = cluster
+    done = head.run(f"{TRAIN} --address {HEAD}:6379", RAY_AUTH_MODE="disabled", RAY_NUM_REDIS_GET_RETRIES="2")
+    assert done.returncode == 2
+    assert f"the Ray cluster at --address {HEAD}:6379 asks for its token" in done.stdout
+    # Whoever may hand in jobs may run any code.
+    job = """-H 'Content-Type: application/json' -d '{"entrypoint": "id"}'"""
+    agent = f"http://{HEAD}:52365/api/job_agent/jobs/"
+    assert laptop.check(f"{STATUS_OF} {job} {agent}") == "401"
+
+
+@pytest.mark.parametrize(("service", "port"), [("the dashboard", 8265), ("MLflow", 5000)])
+def test_pages_are_reached_from_the_head_alone(service, port, cluster):
+    laptop, head, _ = cluster
+    page = f"{STATUS_OF} http://{HEAD}:{port}/"
+    assert head.check(page.replace(HEAD, "127.0.0.1")) in ("200", "401")
+    assert laptop.run(page).stdout == "000"
+
+
+def test_setup_installs_what_the_constraints_pin(cluster):
+    """The log of the stand-in for uv: there is no network to install from."""
+    for machine in cluster[1:]:
+        (install,) = (machine.folder / "home/uv.log").read_text().splitlines()
+        assert re.fullmatch(r"pip install --python \S+ --constraint \S+/constraints.txt .* --editable \S+", install)
+
+
+def test_ray_down_ends_ray_on_every_machine(cluster):
+    """The last test of the file."""
+    laptop, *nodes = cluster
+    running = "pgrep --list-name 'gcs_server|raylet'"
+    assert all(node.run(running).stdout for node in nodes)
+    said = laptop.check(f"ray down {CLUSTER} -y", **TOKEN)
+    assert [node.run(running).stdout for node in nodes] == ["", ""], said

@@ -84,6 +84,11 @@ def _init(address: str | None, options: Mapping[str, Any]) -> None:
     try:
         ray.init(address=address or "local", **options)
     except ConnectionError as error:
+        if "AuthenticationError" in str(error.__cause__):  # which holds Ray's own as text alone
+            raise ConfigError(
+                f"the Ray cluster at --address {address} asks for its token; copy it into ~/.ray/auth_token and set "
+                "RAY_AUTH_MODE=token."
+            ) from error
         raise ConfigError(f"no Ray cluster at --address {address}: {str(error).splitlines()[0]}") from error
     except RuntimeError as error:
         # Ray compares its own version and Python's down to the patch, and says so in six lines.
