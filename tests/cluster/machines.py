@@ -19,7 +19,9 @@ GATEWAY = "10.0.0.254"
 
 def why_not():
     """Why machines cannot be had here, or nothing."""
-    missing = [name for name in ("unshare", "nsenter", "ip", "ssh", "rsync", "curl") if shutil.which(name) is None]
+    missing = [
+        name for name in ("unshare", "nsenter", "ip", "ssh", "rsync", "curl", "pgrep") if shutil.which(name) is None
+    ]
     if missing or SSHD is None:
         return f"needs {', '.join(missing or ['sshd'])}"
     if os.geteuid() != 0:
