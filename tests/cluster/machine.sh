@@ -29,4 +29,8 @@ if [ -n "$sshd" ]; then
     $sshd -e -f /dev/null -o HostKey=/mnt/host_key -o UsePAM=no -o StrictModes=no -E /mnt/sshd.log
 fi
 touch /mnt/ready
-exec sleep infinity
+# As the first process this shell buries the orphans; a program that buries none would leave `ray stop` waiting for them.
+while true; do
+    sleep 3600 &
+    wait $!
+done

@@ -59,7 +59,7 @@ class Machine:
 
     def _first_process(self):
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return int(_until(lambda: children.read_text().split())[0])
+        return int(until(lambda: children.read_text().split())[0])
 
 
 @contextmanager
@@ -96,7 +96,7 @@ def _machine(folder, shared, has_sshd):
     ):
         try:
             machine = Machine(folder, process)
-            _until((folder / "ready").exists, lambda: (folder / "output.txt").read_text())
+            until((folder / "ready").exists, lambda: (folder / "output.txt").read_text())
             yield machine
         finally:
             process.kill()  # and with it, by --kill-child, everything in the namespaces
@@ -108,9 +108,10 @@ def _ip(machine, *commands):
         subprocess.run(["nsenter", "--target", str(machine.pid), "--net", "ip", *command.split()], check=True)
 
 
-def _until(condition, explain=lambda: "waited in vain"):
-    deadline = time.monotonic() + 20
+def until(condition, explain=lambda: "waited in vain", seconds=60):
+    """Return the first value of the condition that is true."""
+    deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, explain()
-        time.sleep(0.02)
+        time.sleep(0.05)
     return found

@@ -24,7 +24,7 @@ TRAIN = "python -m vrgd_ray.train --config /srv/best.yaml --name cluster --track
 STATUS_OF = "curl -s -o /dev/null -w '%{http_code}'"
 
 REASON = machines.why_not()
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(290), pytest.mark.skipif(bool(REASON), reason=REASON)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(590), pytest.mark.skipif(bool(REASON), reason=REASON)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def cluster(network):
     config = {"pipeline": "pipelines.digits", "recipe": RECIPE.to_dict()}
     (laptop.folder.parent / "shared/best.yaml").write_text(yaml.safe_dump(config))
     laptop.check("ray get-auth-token --generate", **TOKEN)
-    laptop.check(f"ray up {CLUSTER} -y", timeout=180, **TOKEN)
+    laptop.check(f"ray up {CLUSTER} -y", timeout=300, **TOKEN)
     return laptop, head, worker
 
 
@@ -54,7 +54,7 @@ def test_a_run_over_both_machines_is_the_run_of_one_process(cluster):
     laptop, head, _ = cluster
     workers = os.cpu_count() + 1  # more than one machine has cores, so some wait for the other
     command = f"cd ~/vrgd-ray && {TRAIN} --address auto --workers {workers} --storage /srv/storage --wait 120"
-    done = laptop.run(f"ray exec {CLUSTER} '{command}'", timeout=240, **TOKEN)
+    done = laptop.run(f"ray exec {CLUSTER} '{command}'", timeout=300, **TOKEN)
     assert done.returncode == 0, done.stdout + head.run("tail -n 50 /tmp/ray/session_latest/logs/monitor.*").stdout
     alone = train(load_pipeline("pipelines.digits"), RECIPE, LocalContext(), split="test")
     assert f"Test: accuracy {alone.metrics['accuracy']:.4g}" in done.stdout
@@ -94,8 +94,11 @@ def test_setup_installs_what_the_constraints_pin(cluster):
 
 def test_ray_down_ends_ray_on_every_machine(cluster):
     """The last test of the file."""
-    laptop, *nodes = cluster
+    laptop, head, worker = cluster
     running = "pgrep --list-name 'gcs_server|raylet'"
-    assert all(node.run(running).stdout for node in nodes)
+    assert head.run(running).stdout
+    assert worker.run(running).stdout
     said = laptop.check(f"ray down {CLUSTER} -y", **TOKEN)
-    assert [node.run(running).stdout for node in nodes] == ["", ""], said
+    assert head.run(running).stdout == "", said
+    # `ray down` stops the head's Ray; the worker's ends by itself when it has missed its head for a minute.
+    machines.until(lambda: worker.run(running).stdout == "", lambda: worker.run("ps ax").stdout, seconds=150)
