@@ -95,7 +95,7 @@ def test_setup_installs_what_the_constraints_pin(cluster):
 def test_ray_down_ends_ray_on_every_machine(cluster):
     """The last test of the file."""
     laptop, head, worker = cluster
-    running = "pgrep --list-name 'gcs_server|raylet'"
+    running = "pgrep gcs_server; pgrep raylet"
     assert head.run(running).stdout
     assert worker.run(running).stdout
     said = laptop.check(f"ray down {CLUSTER} -y", **TOKEN)
