@@ -20,7 +20,9 @@ GATEWAY = "10.0.0.254"
 def why_not():
     """Why machines cannot be had here, or nothing."""
     missing = [
-        name for name in ("unshare", "nsenter", "ip", "ssh", "rsync", "curl", "pgrep") if shutil.which(name) is None
+        name
+        for name in ("unshare", "setpriv", "nsenter", "ip", "ssh", "rsync", "curl", "pgrep")
+        if shutil.which(name) is None
     ]
     if missing or SSHD is None:
         return f"needs {', '.join(missing or ['sshd'])}"
@@ -89,7 +91,19 @@ def network(folder, addresses):
 def _machine(folder, shared, has_sshd):
     folder.mkdir()
     script = Path(__file__).parent / "machine.sh"
-    command = [*UNSHARE, "bash", script, folder, shared, sys.prefix, SSHD if has_sshd else ""]
+    # Ends with this process, however that ends.
+    command = [
+        "setpriv",
+        "--pdeathsig",
+        "KILL",
+        *UNSHARE,
+        "bash",
+        script,
+        folder,
+        shared,
+        sys.prefix,
+        SSHD if has_sshd else "",
+    ]
     with (
         (folder / "output.txt").open("w") as output,
         subprocess.Popen(command, stdout=output, stderr=output) as process,
