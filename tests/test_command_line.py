@@ -44,6 +44,7 @@ REFUSED = [
     (["--concurrent-trials", "0"], "concurrent_trials = 0"),
     (["--gpus-per-worker", "-1"], "gpus_per_worker = -1"),
     (["--max-hours", "-1"], "max_hours = -1"),
+    (["--wait", "-1"], "wait = -1"),
     (["--name", "../elsewhere"], "--name"),
     (["--resume"], "nothing to resume"),
     (["--tracking-uri", "nonsense://x"], "nonsense://x"),
@@ -59,7 +60,7 @@ REFUSED = [
 )
 def test_bad_input_gets_a_sentence_and_status_2_and_leaves_nothing(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("vrgd_ray.training.worker.connect", lambda *a, **k: nullcontext())
+    monkeypatch.setattr("vrgd_ray.training.connection.connect", lambda *a, **k: nullcontext())
     monkeypatch.setattr("vrgd_ray.limit.session.run_search", lambda *a, **k: pytest.fail("the search began"))
     assert tune.main(arguments) == 2
     error = capsys.readouterr().err
@@ -143,6 +144,7 @@ CONFIG = "pipeline: pipelines.digits\nrecipe: {optimizer: adamw, batch_size: 32,
         (CONFIG, ["--max-samples-per-pass", "0"], "max_samples_per_pass = 0"),
         (CONFIG, ["--storage", "ftp://here"], "the storage ftp://here"),
         (CONFIG, ["--resume", "--name", "gone"], "nothing to resume"),
+        (CONFIG, ["--wait", "-1"], "--wait -1"),
         (CONFIG, ["--set", "lr=1:2"], "one value"),
         (CONFIG, ["--set", "schedule=cosin"], "did you mean 'cosine'"),
         (CONFIG, ["--set", "batch_size=33"], "multiple"),

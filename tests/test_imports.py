@@ -41,6 +41,7 @@ MAY_IMPORT = {
 
 ONLY_IN = {
     "ray": {
+        "vrgd_ray/training/connection.py",
         "vrgd_ray/training/worker.py",
         "vrgd_ray/training/monitor.py",
         "vrgd_ray/search/study.py",

@@ -33,6 +33,17 @@ def run(
         return EXIT_INTERRUPTED
 
 
+def add_wait(parser: Any) -> None:
+    """The flag that says how long a cluster may take to become big enough."""
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=1800.0,
+        metavar="SECONDS",
+        help="how long a cluster may take to offer what is asked for (default: %(default)g)",
+    )
+
+
 def comma_list(text: str) -> list[str]:
     """ "a,b,c" as a list; blanks around the items do not count."""
     return [item.strip() for item in text.split(",") if item.strip()]

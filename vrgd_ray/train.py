@@ -94,6 +94,7 @@ def _add_machines(group: Any) -> None:
         help="sum gradients in float64 and use deterministic kernels: slower, closer between numbers of workers",
     )
     add("--address", help="Ray cluster to use, as auto; default: start Ray on this machine")
+    cli.add_wait(group)
 
 
 def _add_checkpoints(group: Any) -> None:
@@ -122,11 +123,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(options: argparse.Namespace) -> int:
+    from vrgd_ray.config import require
     from vrgd_ray.pipeline import load_pipeline
+    from vrgd_ray.training.connection import connect
     from vrgd_ray.training.execution import Execution
     from vrgd_ray.training.loop import check_fits
     from vrgd_ray.training.monitor import RunFailedError
 
+    require(options.wait >= 0, f"--wait {options.wait:g} must be at least 0 seconds.")
     workers = _parse_workers(options.workers)
     execution = Execution(max_samples_per_pass=options.max_samples_per_pass, deterministic=options.deterministic)
     folder, configuration = _choose_run(options)
@@ -135,10 +139,11 @@ def _main(options: argparse.Namespace) -> int:
     group = _worker_group(options, workers, folder.path, pipeline.num_train_samples)
     tracker = cli.create_tracker(options.tracking_uri, options.experiment, options.output)
     tracker.check()
-    with folder.claim():
+    # Whatever can be refused is refused before the run exists in MLflow.
+    with folder.claim(), connect(options.address, needs=group.needs, wait=options.wait):
         configuration.write(folder.path / CONFIGURATION_FILE)
         _open_tracked_run(tracker, folder.path.name, configuration)
-        train = partial(_train, options.address, group, configuration, execution, tracker, pipeline.metric)
+        train = partial(_train, group, configuration, execution, tracker, pipeline.metric)
         try:
             result = _tracked(tracker, train)
         except (KeyboardInterrupt, RunFailedError) as error:
@@ -252,7 +257,6 @@ def _tracked(tracker: Tracker, train: Callable[[], TrainingResult]) -> TrainingR
 
 
 def _train(
-    address: str | None,
     group: WorkerGroup,
     configuration: Configuration,
     execution: Execution,
@@ -261,19 +265,18 @@ def _train(
 ) -> TrainingResult:
     from vrgd_ray.pipeline import PipelineSource
     from vrgd_ray.training.run_log import RunLog
-    from vrgd_ray.training.worker import connect, train_on_workers
+    from vrgd_ray.training.worker import train_on_workers
 
     source = PipelineSource.here(configuration.pipeline, configuration.pipeline_args)
     _say("Starting the workers, which takes about half a minute ...")
-    with connect(address, needs=group.needs):
-        return train_on_workers(
-            source.open,
-            configuration.recipe,
-            group,
-            split="test",
-            execution=execution,
-            listen=RunLog(tracker, _say, metric),
-        )
+    return train_on_workers(
+        source.open,
+        configuration.recipe,
+        group,
+        split="test",
+        execution=execution,
+        listen=RunLog(tracker, _say, metric),
+    )
 
 
 def _say(line: str) -> None:

@@ -111,6 +111,7 @@ def _add_machines(group: Any) -> None:
     group.add_argument("--gpus-per-worker", type=float, default=0.0, help="GPUs of each worker (default: %(default)s)")
     group.add_argument("--concurrent-trials", type=int, help="trials at once; default: as many as fit now")
     group.add_argument("--address", help="Ray cluster to use, as auto; default: start Ray on this machine")
+    cli.add_wait(group)
     group.add_argument("--storage", help="folder or URI every node can reach (s3://...); default: the output folder")
     group.add_argument("--max-hours", type=float, help="start nothing new after this long; what is known is reported")
 
@@ -186,7 +187,7 @@ def _check_machines(options: argparse.Namespace, plan: SearchPlan) -> None:
     from vrgd_ray.config import require
     from vrgd_ray.training.batch_plan import BatchPlan
 
-    for name in ("workers_per_trial", "gpus_per_worker", "max_hours"):
+    for name in ("workers_per_trial", "gpus_per_worker", "max_hours", "wait"):
         value = getattr(options, name)
         lowest = 1 if name == "workers_per_trial" else 0
         require(value is None or value >= lowest, f"{name} = {value} must be at least {lowest}.")
@@ -269,7 +270,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.progress import ProgressDisplay
     from vrgd_ray.report import render_html
     from vrgd_ray.search.study import TrialResources, ray_resources
-    from vrgd_ray.training.worker import connect
+    from vrgd_ray.training.connection import connect
 
     default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
     folder = RunFolder.choose(options.output, options.name, default_name, resume=options.resume)
@@ -294,6 +295,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
             resources=ray_resources(resources),
             needs=resources.needs,
             dashboard=resources.workers > 1,
+            wait=options.wait,
         ),
     )
     result = session.run(

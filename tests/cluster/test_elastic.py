@@ -14,11 +14,12 @@ from workloads import Gated, SlowAlone
 from vrgd_ray import ConfigError
 from vrgd_ray.pipeline import PipelineSource
 from vrgd_ray.training.checkpoint import CheckpointStore
+from vrgd_ray.training.connection import connect
 from vrgd_ray.training.context import LocalContext
 from vrgd_ray.training.events import Started
 from vrgd_ray.training.loop import TrainingRun
 from vrgd_ray.training.monitor import RunFailedError
-from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
+from vrgd_ray.training.worker import WorkerGroup, train_on_workers
 from vrgd_ray.training.worker_context import CheckpointInterval
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]

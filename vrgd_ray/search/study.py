@@ -56,11 +56,12 @@ class TrialResources:
     """Trials at once."""
 
     @property
-    def needs(self) -> dict[str, float]:
-        """What a machine must have for a single trial to start."""
-        if self.gpus_per_worker:
-            return {"GPU": self.workers * self.gpus_per_worker}
-        return {"CPU": float(self.workers)}
+    def needs(self) -> list[dict[str, float]]:
+        """What must be there for a single trial to start: the resources of each of its processes."""
+        if self.workers == 1:
+            return [_resources(self)]
+        worker = {"GPU": self.gpus_per_worker} if self.gpus_per_worker else {"CPU": 1.0}
+        return [_resources(self), *[worker] * self.workers]
 
 
 class SourceSearcher(Searcher):  # type: ignore[misc]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
 
-from vrgd_ray.config import ConfigError, Recipe, require
+from vrgd_ray.config import ConfigError, Recipe
 from vrgd_ray.pipeline import Pipeline
 from vrgd_ray.training.checkpoint import CheckpointStore
 from vrgd_ray.training.events import Event, Started
@@ -21,14 +19,6 @@ from vrgd_ray.training.loop import TrainingRun
 from vrgd_ray.training.monitor import RunMonitor
 from vrgd_ray.training.result import Split, TrainingResult
 from vrgd_ray.training.worker_context import CheckpointInterval, WorkerContext
-
-_QUIET = {
-    "RAY_AIR_NEW_OUTPUT": "0",  # the new output prints a box even when told to be silent
-    "RAY_CHDIR_TO_TRIAL_DIR": "0",
-    "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.1",  # the default makes every report wait 2 s
-    "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
-}
-"""Settings of Ray that must be in the environment before `ray.init`; the user's own win."""
 
 
 def _ignore(event: Event) -> None:
@@ -57,10 +47,15 @@ class WorkerGroup:
     """Restarts from one and the same checkpoint before the run is given up; as many as need be while it gets on."""
 
     @property
-    def needs(self) -> dict[str, float]:
-        """What a cluster must have for the run to begin."""
+    def worker_resources(self) -> dict[str, float]:
+        """What one worker takes of a machine."""
+        return {"GPU": self.gpus_per_worker} if self.gpus_per_worker else {"CPU": 1.0}
+
+    @property
+    def needs(self) -> list[dict[str, float]]:
+        """What a cluster must have for the run to begin, worker by worker."""
         fewest = self.num_workers if isinstance(self.num_workers, int) else self.num_workers[0]
-        return {"GPU": fewest * self.gpus_per_worker} if self.gpus_per_worker else {"CPU": float(fewest)}
+        return [self.worker_resources] * fewest
 
     @property
     def checkpoints(self) -> str:
@@ -112,7 +107,7 @@ def _trainer(worker: Callable[[], None], group: WorkerGroup) -> Any:
             num_workers=group.num_workers,
             elastic_resize_monitor_interval_s=group.resize_every,
             use_gpu=group.gpus_per_worker > 0,
-            resources_per_worker={"GPU": group.gpus_per_worker} if group.gpus_per_worker else {"CPU": 1},
+            resources_per_worker=group.worker_resources,
         ),
         # Ray restarts without end; the mailbox knows when that has become pointless.
         run_config=RunConfig(
@@ -181,53 +176,3 @@ def _prepare_process(execution: Execution | None) -> None:
     if execution is not None and execution.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks for it
         torch.use_deterministic_algorithms(True, warn_only=True)
-
-
-@contextmanager
-def connect(
-    address: str | None,
-    *,
-    resources: Mapping[str, float] | None = None,
-    needs: Mapping[str, float] | None = None,
-    dashboard: bool = False,
-) -> Iterator[None]:
-    """Ray for the time of the context: the cluster at the address, or an instance of our own on this machine.
-
-    Args:
-        address: a running cluster, as "auto"; None starts Ray here.
-        resources: custom resources that an instance of our own declares.
-        needs: CPUs and GPUs that must be there at least; only asked of an instance of our own, since clusters grow.
-        dashboard: whether an instance of our own runs the dashboard and its agent.
-
-    Raises:
-        ConfigError: there is no cluster at the address, or this machine lacks what is needed.
-    """
-    import ray
-
-    for name, value in _QUIET.items():
-        os.environ.setdefault(name, value)
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-    if address is None:
-        options |= {"include_dashboard": dashboard, "resources": dict(resources or {})}
-    else:  # the processes of a running cluster do not see this environment
-        options["runtime_env"] = {"env_vars": _QUIET}
-    try:
-        ray.init(address=address or "local", **options)
-    except ConnectionError as error:
-        raise ConfigError(f"no Ray cluster at --address {address}: {str(error).splitlines()[0]}") from error
-    try:
-        if address is None:
-            _check_needs(needs or {}, ray.cluster_resources())
-        yield
-    finally:
-        ray.shutdown()
-
-
-def _check_needs(needs: Mapping[str, float], available: Mapping[str, float]) -> None:
-    for name, amount in needs.items():
-        have = available.get(name, 0.0)
-        require(
-            amount <= have,
-            f"{amount:g} {name}s are needed at once and this machine has {have:g}; use fewer workers, or a cluster "
-            "with --address.",
-        )
