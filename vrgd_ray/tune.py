@@ -269,6 +269,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.progress import ProgressDisplay
     from vrgd_ray.report import render_html
     from vrgd_ray.search.study import TrialResources, ray_resources
+    from vrgd_ray.training.fingerprint import data_fingerprint
     from vrgd_ray.training.worker import connect
 
     default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
@@ -287,6 +288,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         resources=resources,
         storage=cli.run_storage(options.storage, folder.path),
         command=cli.command_line("tune"),
+        data_fingerprint=data_fingerprint(pipeline),
         max_seconds=None if options.max_hours is None else options.max_hours * 3600,
         # Nested training without the dashboard's agent was seen to stall; a search without it starts sooner.
         connect=lambda: connect(
