@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from string import Template
 
-from vrgd_ray.report import plots
 from vrgd_ray.report.facts import facts
+from vrgd_ray.report.figures import figures
+from vrgd_ray.report.learning_rate import learning_rate_sentence
 from vrgd_ray.report.reading import Result
 from vrgd_ray.report.sentences import caveats, headline, scale_sentence
 from vrgd_ray.report.table import LEFT_ALIGNED, Row, recipe_rows, table_rows
@@ -17,32 +17,13 @@ from vrgd_ray.report.units import plain
 
 TEMPLATE = Path(__file__).with_name("page.html")
 
-FIGURES: list[tuple[Callable[[Result], str], str, str]] = [
-    (
-        plots.metric_by_batch,
-        "Test metric against batch size",
-        "● accepted, □ inconclusive, ✖ rejected. Bars are the one-sided bounds of the difference from the reference: "
-        "a batch is accepted when its whole bar lies on the good side of the dashed line.",
-    ),
-    (
-        plots.learning_curves,
-        "Learning curves",
-        "Mean over the confirmation seeds, for the configuration chosen at each batch size. The axis leaves out the "
-        "worst fifth of the values, the start of training.",
-    ),
-    (
-        plots.steps_by_batch,
-        "Steps",
-        "Every run sees the same samples. Filled: the reference and the largest batch accepted.",
-    ),
-    (plots.throughput_by_batch, "Speed", "Samples per second on the machines of this search."),
-]
-
 TABLE_NOTE = (
     "Differences are oriented so that positive is better than the reference; the bounds are one-sided, at the level "
     "used for the verdict. Confirmed: accepted in order of batch size, without a failure below. Exploratory: accepted "
     "beyond a failure, a hint and not a claim."
 )
+
+NO_FINGERPRINT = "none: where the search was started the data could not be read, or not twice alike"
 
 
 def render_html(result: Result) -> str:
@@ -53,13 +34,17 @@ def render_html(result: Result) -> str:
         subtitle=escape(_subtitle(result)),
         headline=escape(headline(result)),
         caveats="\n".join(f'<p class="caveat">{escape(sentence)}</p>' for sentence in caveats(result)),
-        scale=escape(scale_sentence(result)),
+        leads="\n".join(f'<p class="lead">{escape(sentence)}</p>' for sentence in _leads(result)),
         facts=_facts(result),
         figures=_figures(result),
         table=_everything(result),
-        recipes=f"<h2>Chosen hyper-parameters</h2>\n{_table(sheet)}" if sheet else "",
+        recipes=f"<h2>Chosen hyper-parameters</h2>\n{_table(sheet, stacked=True)}" if sheet else "",
         reproduce=_reproduce(result),
     )
+
+
+def _leads(result: Result) -> list[str]:
+    return [sentence for sentence in (scale_sentence(result), learning_rate_sentence(result)) if sentence]
 
 
 def _subtitle(result: Result) -> str:
@@ -73,11 +58,9 @@ def _facts(result: Result) -> str:
 
 
 def _figures(result: Result) -> str:
-    drawn = [(draw(result), title, caption) for draw, title, caption in FIGURES]
     shown = [
-        f"<figure><h3>{escape(title)}</h3>\n{svg}\n<figcaption>{escape(caption)}</figcaption></figure>"
-        for svg, title, caption in drawn
-        if svg
+        f"<figure><h3>{escape(figure.title)}</h3>\n{figure.svg}\n<figcaption>{escape(figure.caption)}</figcaption></figure>"
+        for figure in figures(result)
     ]
     return '<h2>Figures</h2>\n<div class="figures">\n' + "\n".join(shown) + "\n</div>" if shown else ""
 
@@ -128,11 +111,26 @@ def _tone(verdict: str) -> str:
 
 def _reproduce(result: Result) -> str:
     recommended = result.get("recommended") or {}
-    blocks = [
-        ("This search", result.get("command")),
-        ("Train the recommended configuration", recommended.get("command")),
-    ]
     recipe = "\n".join(f"{name}: {plain(value)}" for name, value in (recommended.get("recipe") or {}).items())
     versions = "\n".join(f"{name} {version}" for name, version in (result.get("versions") or {}).items())
-    blocks += [("Recommended configuration", recipe), ("Versions", versions)]
+    blocks = [
+        ("This search", result.get("command")),
+        ("Seed and data", _seed_and_data(result)),
+        ("Train the recommended configuration", recommended.get("command")),
+        ("Recommended configuration", recipe),
+        ("Versions", versions),
+    ]
     return "\n".join(f"<h3>{escape(name)}</h3>\n<pre>{escape(str(text))}</pre>" for name, text in blocks if text)
+
+
+def _seed_and_data(result: Result) -> str:
+    """What the command need not say, but the same suggestions and the same data depend on."""
+    known = [
+        ("--seed", result.get("seed")),
+        ("--concurrent-trials", result.get("concurrent_trials")),
+        ("training samples", result.get("num_train_samples")),
+    ]
+    lines = [f"{name} {value}" for name, value in known if value is not None]
+    if "data_fingerprint" in result:
+        lines.append(f"data fingerprint {result['data_fingerprint'] or NO_FINGERPRINT}")
+    return "\n".join(lines)

@@ -97,3 +97,8 @@ def plain(value: Any) -> str:
     if value is None:
         return MISSING
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Seconds in the unit that suits a length of time, and the unit's name."""
+    return next((unit for unit in ((3600.0, "hours"), (60.0, "minutes")) if seconds >= 2 * unit[0]), (1.0, "seconds"))
