@@ -87,7 +87,15 @@ def test_the_verdict_comes_first_and_the_chosen_row_is_marked():
     assert text.index("<h1>Largest batch without loss: 256") < text.index("Margin") < text.index("<svg")
     assert text.count('<tr class="chosen">') == 1
     assert text.count("<figure>") == 4 + 2 + 2 + 1  # and trials of two optimizers, and the scale of one
+    assert render_html(synthetic.many_cells()).count('<tr class="chosen">') == 1  # though written 16,384
     assert "<tr" not in render_html(synthetic.nothing_known())
+
+
+def test_the_page_says_how_to_reproduce():
+    told = Strict(render_html(synthetic.full())).text
+    for line in ("--seed 0", "--concurrent-trials 2", "training samples 1100", "data fingerprint d32c235b700dc8fe"):
+        assert line in told[told.index("How to reproduce") :]
+    assert "data fingerprint none: where the search was started" in Strict(render_html(synthetic.one_cell())).text
 
 
 @pytest.mark.parametrize("draw", BY_BATCH)

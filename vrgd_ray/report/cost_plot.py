@@ -14,6 +14,7 @@ from vrgd_ray.report.drawing import (
     dashes_of,
     figure,
     legend_above,
+    marker_of,
     plain_log_ticks,
     to_svg,
 )
@@ -50,7 +51,7 @@ def steps_figure(result: Result) -> str:
             face = INK if batch in marked else PAPER
             axes.plot(batch, number, "o", ms=7, mec=INK, mfc=face, mew=1.4)
             if len(steps) <= 6 or batch in marked:
-                axes.annotate(count(number), (batch, number), (0, -13), **_BELOW)
+                axes.annotate(count(number), (batch, number), (6, 4), textcoords="offset points", fontsize=9)
         axes.margins(y=0.15)
         axes.set_ylabel("optimizer steps")
         legend_above(drawing, handles, 2)
@@ -72,15 +73,12 @@ def time_figure(result: Result) -> str:
         for name, line in lines.items():
             index, times = optimizers(result).index(name), [time / seconds for time in line.values()]
             style: dict[str, Any] = {"color": colour_of(index), "ls": dashes_of(index), "label": name}
-            handles += axes.plot(list(line), times, marker="o", ms=6, **style)
+            handles += axes.plot(list(line), times, marker=marker_of(index), ms=6, **style)
         own = lines.get(str(reference_optimizer(result)), {})
         handles += _draw_prediction(axes, {b: _predicted_time(result, b, t, seconds) for b, t in own.items()}, result)
         axes.set_ylabel(f"time of one run, {unit}")
         legend_above(drawing, handles, 2)
         return to_svg(drawing, "time", "Time of one run against batch size")
-
-
-_BELOW: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": 9}
 
 
 def _draw_prediction(axes: Axes, line: Mapping[float, float | None], result: Result) -> list[Any]:

@@ -58,18 +58,22 @@ class Trend:
 
 
 def learning_rate_sentence(result: Result) -> str:
-    """One sentence on the claimed optimizer, else the reference's, with the others in brackets; "" where unknown."""
+    """A sentence on the claimed optimizer, else the reference's, and one on the others; "" where unknown."""
     trends = {name: trend for name in optimizers(result) if (trend := learning_rate_trend(result, name))}
     favoured = ((result.get("largest") or {}).get("optimizer"), reference_optimizer(result), *trends)
     name = next((name for name in favoured if name in trends), None)
     if name is None:
         return ""
-    trend, others = trends[name], [(other, t) for other, t in trends.items() if other != name]
+    trend = trends.pop(name)
     (first, low), *_, (last, high) = trend.rates.items()
-    beside = "; ".join(f"{other}: to the power {t.power}, {t.rule}{t.caution}" for other, t in others)
     ends = f"from {plain(low)} at batch {first} to {plain(high)} at {last}"
     rule = f"as the batch to the power {trend.power}: {trend.rule}{trend.caution}"
-    return f"With {name} the best learning rate went {ends}, {rule}" + (f" ({beside})." if beside else ".")
+    return f"With {name} the best learning rate went {ends}, {rule}.{_others(trends)}"
+
+
+def _others(trends: dict[str, Trend]) -> str:
+    powers = [f"{name} {t.power}{' (two batch sizes)' if t.error is None else ''}" for name, t in trends.items()]
+    return f" To the power, with others: {', '.join(powers)}." if powers else ""
 
 
 def learning_rate_trend(result: Result, optimizer: str) -> Trend | None:

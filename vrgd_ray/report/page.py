@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from html import escape
-from pathlib import Path
 from string import Template
 
 from vrgd_ray.report.facts import facts
 from vrgd_ray.report.figures import figures
 from vrgd_ray.report.learning_rate import learning_rate_sentence
+from vrgd_ray.report.markup import TEMPLATES, html_table
 from vrgd_ray.report.reading import Result
 from vrgd_ray.report.sentences import caveats, headline, scale_sentence
-from vrgd_ray.report.table import LEFT_ALIGNED, Row, recipe_rows, table_rows
-from vrgd_ray.report.units import plain
-
-TEMPLATE = Path(__file__).with_name("page.html")
+from vrgd_ray.report.table import recipe_rows, table_rows
+from vrgd_ray.report.units import count, plain
 
 TABLE_NOTE = (
     "Differences are oriented so that positive is better than the reference; the bounds are one-sided, at the level "
@@ -29,7 +26,8 @@ NO_FINGERPRINT = "none: where the search was started the data could not be read,
 def render_html(result: Result) -> str:
     """Return the whole report as one HTML page that needs no network, no script and no other file."""
     sheet = recipe_rows(result)
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+    return Template((TEMPLATES / "page.html").read_text(encoding="utf-8")).substitute(
+        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
         title=escape(f"{result.get('name', 'search')}: largest batch without loss"),
         subtitle=escape(_subtitle(result)),
         headline=escape(headline(result)),
@@ -38,7 +36,7 @@ def render_html(result: Result) -> str:
         facts=_facts(result),
         figures=_figures(result),
         table=_everything(result),
-        recipes=f"<h2>Chosen hyper-parameters</h2>\n{_table(sheet, stacked=True)}" if sheet else "",
+        recipes=f"<h2>Chosen hyper-parameters</h2>\n{html_table(sheet)}" if sheet else "",
         reproduce=_reproduce(result),
     )
 
@@ -69,44 +67,13 @@ def _everything(result: Result) -> str:
     rows = table_rows(result)
     if len(rows) == 1:
         return ""
-    table = _table(rows, stacked=True, chosen=_chosen(result))
+    table = html_table(rows, chosen=_chosen(result))
     return f'<h2>Everything that was tested</h2>\n{table}\n<p class="note">{escape(TABLE_NOTE)}</p>'
 
 
 def _chosen(result: Result) -> tuple[str, str] | None:
     largest = result.get("largest")
-    return (str(largest["batch_size"]), str(largest["optimizer"])) if largest else None
-
-
-def _table(rows: list[Row], stacked: bool = False, chosen: tuple[str, str] | None = None) -> str:
-    """Rows as an HTML table; a stacked one becomes a card per row where the screen is narrow."""
-    header, *body = rows
-    head = "".join(f"<th{_words(name)}>{escape(name)}</th>" for name in header)
-    lines = [_table_row(header, row, is_chosen=(row[0], row[1]) == chosen) for row in body]
-    style = ' class="stacked"' if stacked else ""
-    table = f"<table{style}><thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody></table>"
-    return f'<div class="sheet">{table}</div>'
-
-
-def _table_row(header: Row, row: Row, is_chosen: bool) -> str:
-    cells = [_table_cell(name, text) for name, text in zip(header, row, strict=True)]
-    opening = '<tr class="chosen">' if is_chosen else "<tr>"
-    return f"{opening}{''.join(cells)}</tr>\n"
-
-
-def _table_cell(name: str, text: str) -> str:
-    shown = re.sub(r"(?<!\w)-(?=\d)", "&minus;", escape(text).replace("+-", "±"))
-    if name == "verdict":
-        shown = f'<span class="{_tone(text)}">{shown}</span>'
-    return f'<td{_words(name)} data-name="{escape(name)}">{shown}</td>'
-
-
-def _words(name: str) -> str:
-    return ' class="words"' if name in LEFT_ALIGNED else ""
-
-
-def _tone(verdict: str) -> str:
-    return next((tone for tone in ("accepted", "rejected") if verdict.startswith(tone)), "open")
+    return (count(largest["batch_size"]), str(largest["optimizer"])) if largest else None
 
 
 def _reproduce(result: Result) -> str:

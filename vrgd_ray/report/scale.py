@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vrgd_ray.report.units import plain
+from vrgd_ray.report.units import plain, shortened
 
 LOG_RATIO = 10.0
 """Ratio of the largest to the smallest value from which a logarithmic scale is used."""
@@ -35,9 +35,9 @@ class Scale:
         if len(numbers) < len(values) or (name == "batch_size"):
             distinct = {plain(value): value for value in values}
             ordered = sorted(distinct, key=lambda text: distinct[text]) if numbers == list(values) else sorted(distinct)
-            return cls(name=name, choices=tuple(ordered))
+            return cls(name=shortened(name), choices=tuple(ordered))
         low, high = min(numbers), max(numbers)
-        return cls(name=name, low=low, high=high, log=low > 0 and high / low >= LOG_RATIO)
+        return cls(name=shortened(name), low=low, high=high, log=low > 0 and high / low >= LOG_RATIO)
 
     def place(self, value: Any) -> float:
         """Place of a value, 0 at the left end and 1 at the right."""

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from vrgd_ray.report.drawing import BACKED, GRID, INK, MUTED, SIZE, colour_of, figure, legend_above, shades, to_svg
+from vrgd_ray.report.drawing import (
+    BACKED,
+    GRID,
+    INK,
+    MUTED,
+    SIZE,
+    colour_of,
+    figure,
+    legend_above,
+    marker_of,
+    shades,
+    thinned,
+    to_svg,
+)
 from vrgd_ray.report.reading import Cell, Result, direction, optimizers
 from vrgd_ray.report.scale import Scale
-from vrgd_ray.report.units import Units
+from vrgd_ray.report.units import Units, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 ROW = 0.5
 """Inches for one field."""
 METRIC = "validation metric"
@@ -39,7 +52,7 @@ def importance_figure(result: Result) -> str:
     fields = sorted({name for name, _ in shares}, key=lambda name: max(s for n, s in shares if n == name))
     with figure((SIZE[0], 1.2 + 0.3 * len(fields))) as (drawing, axes):
         handles = [_draw_shares(axes, each, fields, optimizers(result)) for each in found]
-        axes.set_yticks(range(len(fields)), fields)
+        axes.set_yticks(range(len(fields)), [shortened(name) for name in fields])
         axes.set_ylim(-0.6, len(fields) - 0.4)
         axes.set_xlim(left=0)
         axes.set_xlabel("share of the spread between trials, %")
@@ -50,7 +63,7 @@ def importance_figure(result: Result) -> str:
 def _draw_shares(axes: Axes, found: dict[str, Any], fields: list[str], names: list[str]) -> Any:
     index = names.index(found["optimizer"]) if found["optimizer"] in names else len(names)
     places = [(100 * share, fields.index(name)) for name, share in found["shares"].items()]
-    style: dict[str, Any] = {"color": colour_of(index), "marker": MARKERS[index % len(MARKERS)], "alpha": 0.9}
+    style: dict[str, Any] = {"color": colour_of(index), "marker": marker_of(index), "alpha": 0.9}
     (line,) = axes.plot(*zip(*places, strict=True), ls="", ms=8, label=found["optimizer"], **style)
     return line
 
@@ -59,8 +72,9 @@ def _parallel(result: Result, cells: list[Cell], colours: dict[int, str], name: 
     scales = _scales(result, cells)
     optimizer = cells[0]["optimizer"]
     with figure((SIZE[0], 0.2 + ROW * len(scales))) as (drawing, axes):
+        own = {cell["batch_size"]: colours[cell["batch_size"]] for cell in sorted(cells, key=itemgetter("batch_size"))}
         for row, scale in enumerate(scales.values()):
-            _draw_row(axes, row, scale, colours)
+            _draw_row(axes, row, scale, own)
         for cell in cells:
             _draw_trials(axes, result, cell, scales, colours[cell["batch_size"]])
         axes.set_ylim(len(scales) - 0.5, -0.3)
@@ -89,8 +103,10 @@ def _draw_row(axes: Axes, row: int, scale: Scale, colours: dict[int, str]) -> No
     axes.text(-0.05, row, scale.name, fontsize=9, color=INK, ha="right", va="center")
     for place, label in scale.marks():
         side = "left" if place < 0.02 else "right" if place > 0.98 else "center"
-        colour = colours.get(int(label), MUTED) if row == 0 else MUTED
         axes.plot([place, place], [row - 0.06, row + 0.06], color=MUTED, lw=0.8, zorder=0)
+        if row == 0 and int(label) not in thinned(list(colours)):
+            continue
+        colour = colours[int(label)] if row == 0 else MUTED
         axes.text(place, row + 0.12, label, fontsize=8, color=colour, ha=side, va="top", zorder=5, **BACKED)
 
 
@@ -98,7 +114,7 @@ def _draw_trials(axes: Axes, result: Result, cell: Cell, scales: dict[str, Scale
     """Thin grey for all trials of a cell, thick in the colour of its batch for the best."""
     best = _best(result, cell)
     for trial in cell["trials"]:
-        style: dict[str, Any] = {"color": MUTED, "lw": 0.6, "alpha": 0.55, "zorder": 1}
+        style: dict[str, Any] = {"color": MUTED, "lw": 0.6, "alpha": 0.45, "zorder": 1}
         if trial["metric"] is None:
             style["ls"] = (0, (1, 1.5))
         if trial is best:

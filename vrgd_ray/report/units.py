@@ -51,7 +51,7 @@ class Units:
 
     def axis(self, metric: str) -> str:
         """Label of an axis that shows the metric."""
-        return f"{metric}, %" if self.percent else metric
+        return f"{shortened(metric)}, %" if self.percent else shortened(metric)
 
 
 def _is_share(result: Result) -> bool:
@@ -66,6 +66,11 @@ def _decimals(result: Result, factor: float) -> int:
     if margin:
         return max(0, 1 - math.floor(math.log10(margin * factor)))
     return max(0, 3 - math.floor(math.log10(abs(mean) * factor))) if mean else 2
+
+
+def shortened(name: str, room: int = 32) -> str:
+    """A name as a figure has room for it."""
+    return name if len(name) <= room else f"{name[: room - 1]}…"
 
 
 def count(number: float | None) -> str:
