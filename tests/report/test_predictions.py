@@ -24,11 +24,10 @@ def test_predicted_steps_obey_the_law_of_the_noise_scale():
     fewest = steps / (1 + critical / 32)
     assert predicted_steps(result, 1e12) == pytest.approx(fewest)
     assert predicted_steps(result, critical) == pytest.approx(2 * fewest)  # at the critical batch, twice the fewest
-    seen = {
-        batch: (predicted_steps(result, batch) / fewest, batch * predicted_steps(result, batch)) for batch in (32, 512)
-    }
-    least = fewest * critical  # E_min = B_crit * S_min
-    assert [(s - 1) * (e / least - 1) for s, e in seen.values()] == pytest.approx([1, 1])
+    for batch in (32, 512):
+        more_steps = predicted_steps(result, batch) / fewest - 1
+        more_samples = batch * predicted_steps(result, batch) / (critical * fewest) - 1  # E_min = B_crit * S_min
+        assert more_steps * more_samples == pytest.approx(1)
 
 
 def test_figures_name_the_noise_scale_or_draw_no_prediction():

@@ -11,7 +11,7 @@ from vrgd_ray.report.markup import TEMPLATES, html_table
 from vrgd_ray.report.metric_plot import metric_by_batch
 from vrgd_ray.report.reading import Result, find_cell, reference_batch, reference_optimizer
 from vrgd_ray.report.sentences import caveats, headline
-from vrgd_ray.report.units import MISSING, Units, count, duration, times
+from vrgd_ray.report.units import MISSING, Units, count, duration, shortened, times
 
 NUMBERS = ("search", "largest batch", "optimizer", "metric", "reference", "margin", "steps saved", "trials", "cost")
 
@@ -26,7 +26,7 @@ def render_comparison(results: Sequence[Result]) -> str:
         headline=escape(f"{len(results)} searches side by side"),
         caveats="\n".join(f'<p class="caveat">{escape(sentence)}</p>' for sentence in differences(results)),
         verdicts="\n".join(_card(result, f"search-{index}") for index, result in enumerate(results)),
-        table=html_table(rows, left_aligned=("search", "optimizer", "metric", "reference")),
+        table=html_table(rows, left_aligned=("search", "optimizer", "metric", "reference", "cost")),
     )
 
 
@@ -65,7 +65,7 @@ def _numbers(result: Result) -> list[str]:
         str(result.get("name", "search")),
         count(largest.get("batch_size")),
         str(largest.get("optimizer") or MISSING),
-        f"{result.get('metric')} {units.value((cell or {}).get('mean'), 1)}",
+        f"{shortened(str(result.get('metric')))} {units.value((cell or {}).get('mean'), 1)}",
         f"{units.value((result.get('reference') or {}).get('mean'), 1)} at {count(reference_batch(result))} with "
         f"{reference_optimizer(result)}",
         units.margin(result),

@@ -52,7 +52,10 @@ class Scale:
     def marks(self) -> list[tuple[float, str]]:
         """(place, label) of what is written below the row: the choices, or both ends and the middle."""
         if self.choices:
-            return [(self.place(value), value) for value in self.choices]
+            return [
+                (index / max(1, len(self.choices) - 1), shortened(value, 12))
+                for index, value in enumerate(self.choices)
+            ]
         if self.high == self.low:
             return [(0.5, plain(self.low))]
         middle = math.sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2
