@@ -1,8 +1,12 @@
 """The page is well-formed, needs nothing from outside, and lets no value of a result become markup."""
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from html.parser import HTMLParser
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -127,3 +131,19 @@ def test_drawing_leaves_matplotlib_as_it_was():
     before = dict(matplotlib.rcParams)
     metric_by_batch(synthetic.full())
     assert dict(matplotlib.rcParams) == before
+
+
+def test_the_same_result_gives_the_same_page_in_any_process():
+    code = "import synthetic_results as s, hashlib; from vrgd_ray.report import render_html; "
+    code += "print(hashlib.sha256(render_html(s.full()).encode()).hexdigest())"
+    path = os.pathsep.join([str(Path(synthetic.__file__).parent), *sys.path])
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(digests) == 1

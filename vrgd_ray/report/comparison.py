@@ -52,7 +52,7 @@ def _card(result: Result, prefix: str) -> str:
     """Verdict and figure of one search; ids carry the prefix, since every search brings the same ones."""
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", metric_by_batch(result))
     notes = "\n".join(f'<p class="note">{escape(sentence)}</p>' for sentence in caveats(result))
-    title = f"<h2>{escape(str(result.get('name', 'search')))}</h2>"
+    title = f"<h3>{escape(str(result.get('name', 'search')))}</h3>"
     return f'<figure>{title}\n<p class="lead">{escape(headline(result))}</p>\n{notes}\n{svg}</figure>'
 
 

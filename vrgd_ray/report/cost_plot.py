@@ -51,7 +51,7 @@ def steps_figure(result: Result) -> str:
             face = INK if batch in marked else PAPER
             axes.plot(batch, number, "o", ms=7, mec=INK, mfc=face, mew=1.4)
             if len(steps) <= 6 or batch in marked:
-                axes.annotate(count(number), (batch, number), (6, 4), textcoords="offset points", fontsize=9)
+                _label(axes, batch, number, first=batch == min(steps))
         axes.margins(y=0.15)
         axes.set_ylabel("optimizer steps")
         legend_above(drawing, handles, 2)
@@ -79,6 +79,12 @@ def time_figure(result: Result) -> str:
         axes.set_ylabel(f"time of one run, {unit}")
         legend_above(drawing, handles, 2)
         return to_svg(drawing, "time", "Time of one run against batch size")
+
+
+def _label(axes: Axes, batch: int, number: int, *, first: bool) -> None:
+    """The number of steps, below the falling lines; the first one, which has the axis there, above them."""
+    offset, side = ((6.0, 4.0), "left") if first else ((-5.0, -12.0), "right")
+    axes.annotate(count(number), (batch, number), offset, textcoords="offset points", ha=side, fontsize=9)
 
 
 def _draw_prediction(axes: Axes, line: Mapping[float, float | None], result: Result) -> list[Any]:

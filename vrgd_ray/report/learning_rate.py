@@ -72,8 +72,8 @@ def learning_rate_sentence(result: Result) -> str:
 
 
 def _others(trends: dict[str, Trend]) -> str:
-    powers = [f"{name} {t.power}{' (two batch sizes)' if t.error is None else ''}" for name, t in trends.items()]
-    return f" To the power, with others: {', '.join(powers)}." if powers else ""
+    powers = [f"with {name} {t.power}{' (two batch sizes)' if t.error is None else ''}" for name, t in trends.items()]
+    return f" The power {', '.join(powers)}." if powers else ""
 
 
 def learning_rate_trend(result: Result, optimizer: str) -> Trend | None:

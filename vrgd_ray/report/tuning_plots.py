@@ -49,7 +49,8 @@ def importance_figure(result: Result) -> str:
     shares = [share for each in found for share in each["shares"].items()]
     if not shares:
         return ""
-    fields = sorted({name for name, _ in shares}, key=lambda name: max(s for n, s in shares if n == name))
+    largest = dict(sorted(shares, key=itemgetter(1)))
+    fields = sorted(largest, key=lambda name: (largest[name], name))
     with figure((SIZE[0], 1.2 + 0.3 * len(fields))) as (drawing, axes):
         handles = [_draw_shares(axes, each, fields, optimizers(result)) for each in found]
         axes.set_yticks(range(len(fields)), [shortened(name) for name in fields])
