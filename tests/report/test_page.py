@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -23,6 +24,11 @@ VOID = {"meta", "link", "br", "img", "hr", "input"}
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 BY_BATCH = [metric_by_batch, learning_curves, steps_figure, time_figure]
 FIGURES = [*BY_BATCH, noise_figure, importance_figure]
+
+
+@cache
+def page_of(make):
+    return render_html(make())
 
 
 class Strict(HTMLParser):
@@ -54,7 +60,7 @@ class Strict(HTMLParser):
 
 @pytest.mark.parametrize("make", synthetic.ALL)
 def test_the_page_is_well_formed_with_unique_ids(make):
-    page = Strict(render_html(make()))
+    page = Strict(page_of(make))
     ids = Counter(attributes["id"] for _, attributes in page.found if "id" in attributes)
     assert max(ids.values(), default=1) == 1
     references = {a["href"] for _, a in page.found if a.get("href")}
@@ -63,7 +69,7 @@ def test_the_page_is_well_formed_with_unique_ids(make):
 
 @pytest.mark.parametrize("make", synthetic.ALL)
 def test_the_page_needs_nothing_from_outside(make):
-    text = render_html(make())
+    text = page_of(make)
     assert "://" not in text.replace(SVG_NAMESPACE, "")
     assert not re.search(r"@import|url\((?!#)", text)
     tags = {tag for tag, _ in Strict(text).found}
