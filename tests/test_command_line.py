@@ -86,6 +86,18 @@ def test_show_space_prints_every_searched_field(capsys):
     assert re.search(r"lr +0\.000849 to 0\.0212 on a log scale", text)
 
 
+def test_show_space_prints_a_space_that_the_pipeline_brings(tmp_path, monkeypatch, capsys):
+    body = "return {'lr': trial.suggest_float('lr', 0.5, 0.7)}"
+    space = f"class Space:\n    def suggest(self, trial, context):\n        {body}"
+    brings = "class Mine(Digits):\n    search_space = Space()"
+    (tmp_path / "mine_with_space.py").write_text(f"from pipelines.digits import Digits\n{space}\n{brings}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert tune.main(["--pipeline", "mine_with_space", "--show-space", "--batch-sizes", "64"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"adamw at batch 64\n  lr +0\.5 to 0\.7\n", text)
+    assert "weight_decay" not in text
+
+
 def test_dry_run_states_plan_and_cost_and_trains_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert tune.main(["--dry-run", "--batch-sizes", "64,128"]) == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from vrgd_ray import train, tune
+from vrgd_ray.report import __main__ as report
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
@@ -37,7 +38,7 @@ def test_the_dry_run_of_the_readme_works(moons, capsys):
 
 
 def test_every_flag_in_the_readme_exists():
-    known = {flag for parser in (tune.build_parser(), train.build_parser()) for flag in parser._option_string_actions}
+    known = {flag for command in (tune, train, report) for flag in command.build_parser()._option_string_actions}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", README)) - {"--backend-store-uri"}
     assert named
     assert named <= known

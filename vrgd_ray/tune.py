@@ -271,6 +271,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.report import render_html
     from vrgd_ray.search.study import TrialResources, ray_resources
     from vrgd_ray.training.connection import connect
+    from vrgd_ray.training.fingerprint import data_fingerprint
 
     default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
     folder = RunFolder.choose(options.output, options.name, default_name, resume=options.resume)
@@ -288,6 +289,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         resources=resources,
         storage=cli.run_storage(options.storage, folder.path),
         command=cli.command_line("tune"),
+        data_fingerprint=data_fingerprint(pipeline),
         max_seconds=None if options.max_hours is None else options.max_hours * 3600,
         # Nested training without the dashboard's agent was seen to stall; a search without it starts sooner.
         connect=lambda: connect(

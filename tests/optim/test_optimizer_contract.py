@@ -12,6 +12,7 @@ from random_moments import parameters, set_moments
 
 from vrgd_ray import ConfigError, GsnrBounds
 from vrgd_ray.optim import LAMB, LARS, VRLAMB, VRLARS, VRSGD, VRAdam, VRAdamW, gsnr_scale, parameter_groups
+from vrgd_ray.optim.statistics import scale_series
 
 VR = [
     (VRSGD, {"lr": 0.1, "momentum": 0.9}),
@@ -285,6 +286,11 @@ def test_statistics_of_the_last_step(kind, options, path):
     assert [layer.param is param for layer, param in zip(layers, params, strict=True)] == [True] * 3
     assert [layer.mean_scale for layer in layers] == pytest.approx([scale.mean().item() for scale in scales])
     assert layers[2].step_ratio == 1.0
+    series = scale_series(layers)
+    assert (series["mean_scale"], series["step_ratio"]) == (optimizer.mean_scale(), optimizer.step_ratio())
+    middle = sorted(layer.mean_scale for layer in layers)[1]
+    assert series["scale_q50"] == pytest.approx(middle)
+    assert series["scale_q10"] < middle < series["scale_q90"]
 
 
 def test_statistics_without_a_step_say_when_to_read_them():

@@ -102,6 +102,15 @@ def test_the_learning_rate_follows_the_schedule():
     assert rates == pytest.approx([0.25, 0.5, 0.75, 1.0, 0.8, 0.55, 0.3, 0.05])
 
 
+def test_the_series_hold_the_noise_scale_with_its_interval_and_the_spread_of_the_scale_over_layers():
+    last = train(Blobs(), RECIPE, LocalContext()).curve[-1].metrics
+    assert 0 < last["noise_scale_low"] < last["noise_scale"] < last.get("noise_scale_high", math.inf)
+    assert RECIPE.gsnr_lower <= last["scale_q10"] <= last["scale_q50"] <= last["scale_q90"] <= RECIPE.gsnr_upper
+    plain = train(Blobs(), RECIPE.with_values(optimizer="adamw"), LocalContext()).curve
+    assert not {name for point in plain for name in point.metrics if name.startswith("scale_")}
+    assert all(math.isfinite(value) for point in plain for value in point.metrics.values())
+
+
 def test_the_split_chooses_the_data_of_the_final_metrics_only():
     class Telling(Blobs):
         def evaluate(self, model, data):

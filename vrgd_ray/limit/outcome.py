@@ -13,15 +13,24 @@ from vrgd_ray.limit.arm import Arm
 from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.criterion import smallest_detectable_margin
 from vrgd_ray.limit.finder import Finder
+from vrgd_ray.limit.insights import parameter_importances, series, tuning
 from vrgd_ray.search.job import Cell
 from vrgd_ray.training.loop import count_steps
 
 SCHEMA_VERSION = 1
 
 
-def build_outcome(finder: Finder, *, name: str, command: str, train_command: str, seconds: float) -> dict[str, Any]:
+def build_outcome(
+    finder: Finder,
+    *,
+    name: str,
+    command: str,
+    train_command: str,
+    seconds: float,
+    data_fingerprint: str | None = None,
+) -> dict[str, Any]:
     """Everything known of the search so far; complete where it has finished, honest where it was cut short."""
-    plan = finder.plan
+    plan, tuned_cells = finder.plan, tuning(finder)
     largest = _largest(finder)
     tuned = finder.reference if finder.reference is not None and _values(finder.reference) else None
     recommended = largest["recipe"] if largest else (tuned.recipe.to_dict() if tuned else None)
@@ -31,6 +40,8 @@ def build_outcome(finder: Finder, *, name: str, command: str, train_command: str
         "status": _status(finder),
         "reason": finder.failure or finder.stop_reason,
         "command": command,
+        "seed": plan.seed,
+        "concurrent_trials": plan.width,
         "pipeline": plan.pipeline,
         "pipeline_args": plan.pipeline_args,
         "metric": finder.pipeline.metric,
@@ -43,6 +54,7 @@ def build_outcome(finder: Finder, *, name: str, command: str, train_command: str
         "looks": list(plan.criterion.looks),
         "optimizers": list(plan.optimizers),
         "batch_sizes": list(plan.batch_sizes),
+        "num_train_samples": plan.num_train_samples,
         "reference": _reference(finder),
         "control": _control(finder.control),
         "cells": [_cell(finder, cell) for cell in plan.cells()],
@@ -51,6 +63,9 @@ def build_outcome(finder: Finder, *, name: str, command: str, train_command: str
         "power": _power(finder),
         "cost": _cost(finder, seconds),
         "curves": _curves(finder),
+        "tuning": tuned_cells,
+        "importances": parameter_importances(tuned_cells, finder.pipeline.mode),
+        "data_fingerprint": data_fingerprint,
         "versions": _versions(),
     }
 
@@ -184,6 +199,7 @@ def _curve(arm: Arm) -> dict[str, Any] | None:
         "optimizer": arm.cell.optimizer,
         "samples": samples,
         "values": means,
+        "series": series(arm),
     }
 
 

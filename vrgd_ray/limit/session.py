@@ -59,6 +59,8 @@ class SearchSession:
     """Turns the result into a page."""
     connect: Callable[[], AbstractContextManager[None]]
     """Opens Ray for the time of the search."""
+    data_fingerprint: str | None = None
+    """Of the data as this process reads it, for the report."""
     max_seconds: float | None = None
     """Time after which no further job is started."""
 
@@ -109,6 +111,7 @@ class SearchSession:
             command=self.command,
             train_command=f"python -m vrgd_ray.train --config {shlex.quote(str(best))}",
             seconds=seconds,
+            data_fingerprint=self.data_fingerprint,
         )
         files = [self._save("result.json", json.dumps(result, indent=2))]
         if result["recommended"]:

@@ -46,6 +46,17 @@ def step_ratio(layers: list[LayerScale]) -> float:
     return math.sqrt(sum(layer.scaled_norm_sq for layer in layers) / total) if total > 0.0 else 1.0
 
 
+def scale_series(layers: list[LayerScale]) -> dict[str, float]:
+    """What a log keeps of one step: mean scale and step ratio, and how the layers' mean scales spread.
+
+    `scale_q10`, `scale_q50` and `scale_q90` are quantiles over layers, each layer counting once whatever its size.
+    """
+    means = torch.tensor([layer.mean_scale for layer in layers], dtype=torch.float64)
+    low, middle, high = means.quantile(torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64)).tolist()
+    whole = {"mean_scale": mean_scale(layers), "step_ratio": step_ratio(layers)}
+    return whole | {"scale_q10": low, "scale_q50": middle, "scale_q90": high}
+
+
 def _sums(param: Tensor, scale: Tensor | None) -> Tensor:
     assert param.grad is not None
     mean = param.grad.double()

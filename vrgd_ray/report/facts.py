@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from vrgd_ray.report.reading import Result, optimizers, reference_batch, reference_optimizer, sorted_cells
+from vrgd_ray.report.reading import (
+    Result,
+    optimizers,
+    reference_batch,
+    reference_curve,
+    reference_noise_scale,
+    reference_optimizer,
+    series_pairs,
+    sorted_cells,
+)
 from vrgd_ray.report.sentences import control_sentence
 from vrgd_ray.report.units import Units, count, duration
 
@@ -18,6 +27,7 @@ def facts(result: Result) -> list[Fact]:
         ("Reference", _reference(result)),
         ("Control", control_sentence(result)),
         ("Power", _power(result)),
+        ("Predicted useful batch", _useful_batch(result)),
         ("Trials for each batch and optimizer", _trials(result)),
         ("Cost of the search", _cost(result)),
     ]
@@ -58,6 +68,18 @@ def _power(result: Result) -> str:
     margins = [f"{units.amount(value, 1)} with {seeds} seeds" for seeds, value in known if value is not None]
     text = f"seeds spread by {units.amount(power['seed_std'], 1)}"
     return f"{text}; an equal batch passes 4 times in 5 from a margin of {', '.join(margins)}" if margins else text
+
+
+def _useful_batch(result: Result) -> str:
+    """The noise scale at the end of the reference's run, beside the largest batch that was accepted."""
+    noise_scale, curve = reference_noise_scale(result), reference_curve(result) or {}
+    if noise_scale is None:
+        return ""
+    ends = [series_pairs(curve, name)[-1:] for name in ("noise_scale_low", "noise_scale_high")]
+    interval = f" (95 %: {' to '.join(count(value) for [(_, value)] in ends)})" if all(ends) else ""
+    largest = (result.get("largest") or {}).get("batch_size")
+    measured = f"largest accepted: {count(largest)}" if largest else "none above the reference was accepted"
+    return f"about {count(noise_scale)} samples, the noise scale{interval}; {measured}"
 
 
 def _trials(result: Result) -> str:

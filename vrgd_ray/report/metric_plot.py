@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from vrgd_ray.report.drawing import INK, PAPER, SAFE, SERIES, batch_axis, figure, legend_above, to_svg
+from vrgd_ray.report.drawing import (
+    BACKED,
+    INK,
+    PAPER,
+    SAFE,
+    batch_axis,
+    colour_of,
+    dashes_of,
+    figure,
+    legend_above,
+    to_svg,
+)
 from vrgd_ray.report.reading import (
     Cell,
     Result,
@@ -39,7 +50,8 @@ def metric_by_batch(result: Result) -> str:
         size = 8 if len(shown) <= 16 else 5
         margin = _draw_margin(axes, result, units)
         for index, name in enumerate(optimizers(result)):
-            lines += _draw_cells(axes, _points(result, name, units), SERIES[index % len(SERIES)], name, size)
+            style: dict[str, Any] = {"color": colour_of(index), "ls": dashes_of(index)}
+            lines += _draw_cells(axes, _points(result, name, units), style, name, size)
         _zoom_to_margin(axes, result, units)
         axes.set_ylabel(units.axis(f"test {result['metric']}"))
         legend_above(drawing, lines + margin, 2 if len(lines) == 2 else 3)
@@ -80,13 +92,14 @@ def _aside(result: Result, optimizer: str) -> float:
     return float(2 ** (apart * (names.index(optimizer) - (len(names) - 1) / 2)))
 
 
-def _draw_cells(axes: Axes, points: list[Point], colour: str, name: str, size: float) -> list[Any]:
+def _draw_cells(axes: Axes, points: list[Point], style: dict[str, Any], name: str, size: float) -> list[Any]:
     from matplotlib.lines import Line2D
 
+    colour = style["color"]
     for x, worse, centre, better, marker in points:
-        axes.plot([x, x], [worse, better], "_-", color=colour, ms=size, mew=1.8, zorder=2)
+        axes.plot([x, x], [worse, better], marker="_", ms=size, mew=1.8, zorder=2, **style)
         axes.plot(x, centre, marker, ms=size, mec=colour, mfc=colour if marker != "s" else PAPER, mew=1.6, zorder=3)
-    return [Line2D([], [], color=colour, label=name)] if points else []
+    return [Line2D([], [], label=name, **style)] if points else []
 
 
 def _zoom_to_margin(axes: Axes, result: Result, units: Units) -> None:
@@ -110,8 +123,15 @@ def _mark_beyond(axes: Axes, result: Result, far: list[tuple[Cell, float]], unit
     for cell, centre in far:
         batch, name = cell["batch_size"], cell["optimizer"]
         worst[batch] = sign * min(sign * centre, sign * worst.get(batch, centre))
-        style: dict[str, Any] = {"color": SERIES[names.index(name) % len(SERIES)], "ms": 7, "zorder": 5}
+        style: dict[str, Any] = {"color": colour_of(names.index(name)), "ms": 7, "zorder": 5}
         axes.plot(batch * _aside(result, name), edge * units.factor, "v" if sign > 0 else "^", **style)
     for batch, value in worst.items():
-        where: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "center", "fontsize": 9}
+        where: dict[str, Any] = {
+            "textcoords": "offset points",
+            "ha": "center",
+            "va": "center",
+            "fontsize": 9,
+            "zorder": 6,
+        }
+        where |= BACKED
         axes.annotate(units.value(value), (batch, edge * units.factor), (0, 12 * sign), **where)

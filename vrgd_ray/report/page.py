@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from html import escape
-from pathlib import Path
 from string import Template
 
-from vrgd_ray.report import plots
 from vrgd_ray.report.facts import facts
+from vrgd_ray.report.figures import figures
+from vrgd_ray.report.learning_rate import learning_rate_sentence
+from vrgd_ray.report.markup import TEMPLATES, html_table
 from vrgd_ray.report.reading import Result
 from vrgd_ray.report.sentences import caveats, headline, scale_sentence
-from vrgd_ray.report.table import LEFT_ALIGNED, Row, recipe_rows, table_rows
-from vrgd_ray.report.units import plain
-
-TEMPLATE = Path(__file__).with_name("page.html")
-
-FIGURES: list[tuple[Callable[[Result], str], str, str]] = [
-    (
-        plots.metric_by_batch,
-        "Test metric against batch size",
-        "● accepted, □ inconclusive, ✖ rejected. Bars are the one-sided bounds of the difference from the reference: "
-        "a batch is accepted when its whole bar lies on the good side of the dashed line.",
-    ),
-    (
-        plots.learning_curves,
-        "Learning curves",
-        "Mean over the confirmation seeds, for the configuration chosen at each batch size. The axis leaves out the "
-        "worst fifth of the values, the start of training.",
-    ),
-    (
-        plots.steps_by_batch,
-        "Steps",
-        "Every run sees the same samples. Filled: the reference and the largest batch accepted.",
-    ),
-    (plots.throughput_by_batch, "Speed", "Samples per second on the machines of this search."),
-]
+from vrgd_ray.report.table import recipe_rows, table_rows
+from vrgd_ray.report.units import count, plain
 
 TABLE_NOTE = (
     "Differences are oriented so that positive is better than the reference; the bounds are one-sided, at the level "
@@ -44,22 +20,29 @@ TABLE_NOTE = (
     "beyond a failure, a hint and not a claim."
 )
 
+NO_FINGERPRINT = "none: where the search was started the data could not be read, or not twice alike"
+
 
 def render_html(result: Result) -> str:
     """Return the whole report as one HTML page that needs no network, no script and no other file."""
     sheet = recipe_rows(result)
-    return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
+    return Template((TEMPLATES / "page.html").read_text(encoding="utf-8")).substitute(
+        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
         title=escape(f"{result.get('name', 'search')}: largest batch without loss"),
         subtitle=escape(_subtitle(result)),
         headline=escape(headline(result)),
         caveats="\n".join(f'<p class="caveat">{escape(sentence)}</p>' for sentence in caveats(result)),
-        scale=escape(scale_sentence(result)),
+        leads="\n".join(f'<p class="lead">{escape(sentence)}</p>' for sentence in _leads(result)),
         facts=_facts(result),
         figures=_figures(result),
         table=_everything(result),
-        recipes=f"<h2>Chosen hyper-parameters</h2>\n{_table(sheet)}" if sheet else "",
+        recipes=f"<h2>Chosen hyper-parameters</h2>\n{html_table(sheet)}" if sheet else "",
         reproduce=_reproduce(result),
     )
+
+
+def _leads(result: Result) -> list[str]:
+    return [sentence for sentence in (scale_sentence(result), learning_rate_sentence(result)) if sentence]
 
 
 def _subtitle(result: Result) -> str:
@@ -73,11 +56,9 @@ def _facts(result: Result) -> str:
 
 
 def _figures(result: Result) -> str:
-    drawn = [(draw(result), title, caption) for draw, title, caption in FIGURES]
     shown = [
-        f"<figure><h3>{escape(title)}</h3>\n{svg}\n<figcaption>{escape(caption)}</figcaption></figure>"
-        for svg, title, caption in drawn
-        if svg
+        f"<figure><h3>{escape(figure.title)}</h3>\n{figure.svg}\n<figcaption>{escape(figure.caption)}</figcaption></figure>"
+        for figure in figures(result)
     ]
     return '<h2>Figures</h2>\n<div class="figures">\n' + "\n".join(shown) + "\n</div>" if shown else ""
 
@@ -86,53 +67,37 @@ def _everything(result: Result) -> str:
     rows = table_rows(result)
     if len(rows) == 1:
         return ""
-    table = _table(rows, stacked=True, chosen=_chosen(result))
+    table = html_table(rows, chosen=_chosen(result))
     return f'<h2>Everything that was tested</h2>\n{table}\n<p class="note">{escape(TABLE_NOTE)}</p>'
 
 
 def _chosen(result: Result) -> tuple[str, str] | None:
     largest = result.get("largest")
-    return (str(largest["batch_size"]), str(largest["optimizer"])) if largest else None
-
-
-def _table(rows: list[Row], stacked: bool = False, chosen: tuple[str, str] | None = None) -> str:
-    """Rows as an HTML table; a stacked one becomes a card per row where the screen is narrow."""
-    header, *body = rows
-    head = "".join(f"<th{_words(name)}>{escape(name)}</th>" for name in header)
-    lines = [_table_row(header, row, is_chosen=(row[0], row[1]) == chosen) for row in body]
-    style = ' class="stacked"' if stacked else ""
-    table = f"<table{style}><thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(lines)}</tbody></table>"
-    return f'<div class="sheet">{table}</div>'
-
-
-def _table_row(header: Row, row: Row, is_chosen: bool) -> str:
-    cells = [_table_cell(name, text) for name, text in zip(header, row, strict=True)]
-    opening = '<tr class="chosen">' if is_chosen else "<tr>"
-    return f"{opening}{''.join(cells)}</tr>\n"
-
-
-def _table_cell(name: str, text: str) -> str:
-    shown = re.sub(r"(?<!\w)-(?=\d)", "&minus;", escape(text).replace("+-", "±"))
-    if name == "verdict":
-        shown = f'<span class="{_tone(text)}">{shown}</span>'
-    return f'<td{_words(name)} data-name="{escape(name)}">{shown}</td>'
-
-
-def _words(name: str) -> str:
-    return ' class="words"' if name in LEFT_ALIGNED else ""
-
-
-def _tone(verdict: str) -> str:
-    return next((tone for tone in ("accepted", "rejected") if verdict.startswith(tone)), "open")
+    return (count(largest["batch_size"]), str(largest["optimizer"])) if largest else None
 
 
 def _reproduce(result: Result) -> str:
     recommended = result.get("recommended") or {}
-    blocks = [
-        ("This search", result.get("command")),
-        ("Train the recommended configuration", recommended.get("command")),
-    ]
     recipe = "\n".join(f"{name}: {plain(value)}" for name, value in (recommended.get("recipe") or {}).items())
     versions = "\n".join(f"{name} {version}" for name, version in (result.get("versions") or {}).items())
-    blocks += [("Recommended configuration", recipe), ("Versions", versions)]
+    blocks = [
+        ("This search", result.get("command")),
+        ("Seed and data", _seed_and_data(result)),
+        ("Train the recommended configuration", recommended.get("command")),
+        ("Recommended configuration", recipe),
+        ("Versions", versions),
+    ]
     return "\n".join(f"<h3>{escape(name)}</h3>\n<pre>{escape(str(text))}</pre>" for name, text in blocks if text)
+
+
+def _seed_and_data(result: Result) -> str:
+    """What the command need not say, but the same suggestions and the same data depend on."""
+    known = [
+        ("--seed", result.get("seed")),
+        ("--concurrent-trials", result.get("concurrent_trials")),
+        ("training samples", result.get("num_train_samples")),
+    ]
+    lines = [f"{name} {value}" for name, value in known if value is not None]
+    if "data_fingerprint" in result:
+        lines.append(f"data fingerprint {result['data_fingerprint'] or NO_FINGERPRINT}")
+    return "\n".join(lines)

@@ -102,3 +102,90 @@ def interval(result: Result, cell: Cell) -> tuple[float, float, float] | None:
         return None
     worse, centre, better = (mean + direction(result) * float(bound) for bound in bounds if bound is not None)
     return worse, centre, better
+
+
+def reference_noise_scale(result: Result) -> float | None:
+    """Gradient noise scale of the reference over its runs, in samples; None while unresolved."""
+    noise_scale = (result.get("reference") or {}).get("noise_scale")
+    return None if not noise_scale else float(noise_scale)
+
+
+def arms_by_batch(result: Result, optimizer: str) -> dict[int, Cell]:
+    """Batch size -> cell of one optimizer, the reference among them where it is its own, in order of batch."""
+    arms = {cell["batch_size"]: cell for cell in sorted_cells(result) if cell["optimizer"] == optimizer}
+    start = reference_batch(result)
+    if start is not None and reference_optimizer(result) == optimizer:
+        arms[start] = result["reference"]
+    return dict(sorted(arms.items()))
+
+
+def steps_by_batch(result: Result) -> dict[int, int]:
+    """Batch size -> optimizer steps of a run, the same for every optimizer, in order of batch."""
+    start, steps = reference_batch(result), (result.get("reference") or {}).get("steps")
+    known = {cell["batch_size"]: cell["steps"] for cell in sorted_cells(result) if cell.get("steps")}
+    return dict(sorted((known | ({start: steps} if start is not None and steps else {})).items()))
+
+
+def predicted_steps(result: Result, batch_size: float) -> float | None:
+    """Steps a batch needs for the quality of the reference: S = S_min * (1 + B_crit/B), arXiv 1812.06162.
+
+    B_crit is the reference's noise scale, and S_min such that the reference needs the steps it took. None where
+    either is not known.
+    """
+    start, critical = reference_batch(result), reference_noise_scale(result)
+    steps = (result.get("reference") or {}).get("steps")
+    if start is None or critical is None or not steps:
+        return None
+    return float(steps / (1 + critical / start) * (1 + critical / batch_size))
+
+
+def curve_pairs(curve: Cell) -> list[tuple[float, float]]:
+    """(samples seen, validation metric) at every evaluation that has both."""
+    return _pairs(curve.get("samples"), curve.get("values"))
+
+
+def series_pairs(curve: Cell, name: str) -> list[tuple[float, float]]:
+    """(samples seen, value) of one of the curve's series; empty where it has none."""
+    return _pairs(curve.get("samples"), (curve.get("series") or {}).get(name))
+
+
+def _pairs(samples: list[float] | None, values: list[float] | None) -> list[tuple[float, float]]:
+    pairs = zip(samples or [], values or [], strict=False)
+    return [(seen, value) for seen, value in pairs if seen is not None and value is not None]
+
+
+def find_curve(result: Result, batch_size: int | None, optimizer: str | None) -> Cell | None:
+    """The curve of one batch size and optimizer, None where there is none."""
+    curves = result.get("curves") or []
+    return next((c for c in curves if c["batch_size"] == batch_size and c["optimizer"] == optimizer), None)
+
+
+def reference_curve(result: Result) -> Cell | None:
+    """The reference's curve, None where it has none."""
+    return find_curve(result, reference_batch(result), reference_optimizer(result))
+
+
+def claimed_curve(result: Result, optimizer: str | None = None) -> Cell | None:
+    """The curve of the claim; with an optimizer, of its own largest confirmed batch, else of its first batch."""
+    if optimizer is None:
+        largest = result.get("largest") or {}
+        return find_curve(result, largest.get("batch_size"), largest.get("optimizer"))
+    own = [curve for curve in result.get("curves") or [] if curve["optimizer"] == optimizer]
+    return find_curve(result, confirmed_limit(result, optimizer), optimizer) or next(iter(own), None)
+
+
+MOST_CURVES = 12
+"""Learning curves that one figure can show."""
+
+
+def shown_curves(result: Result) -> list[Cell]:
+    """All curves that have points; of many, the reference's and, per optimizer, the last accepted and the next."""
+    curves = [curve for curve in result.get("curves") or [] if curve_pairs(curve)]
+    if len(curves) <= MOST_CURVES:
+        return curves
+    edges = {(reference_batch(result), reference_optimizer(result))}
+    for name in optimizers(result):
+        limit = confirmed_limit(result, name) or 0
+        own = sorted(curve["batch_size"] for curve in curves if curve["optimizer"] == name)
+        edges |= {(batch, name) for batch in [limit, *[b for b in own if b > limit][:1]]}
+    return [curve for curve in curves if (curve["batch_size"], curve["optimizer"]) in edges]

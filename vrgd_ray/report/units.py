@@ -51,7 +51,7 @@ class Units:
 
     def axis(self, metric: str) -> str:
         """Label of an axis that shows the metric."""
-        return f"{metric}, %" if self.percent else metric
+        return f"{shortened(metric)}, %" if self.percent else shortened(metric)
 
 
 def _is_share(result: Result) -> bool:
@@ -66,6 +66,11 @@ def _decimals(result: Result, factor: float) -> int:
     if margin:
         return max(0, 1 - math.floor(math.log10(margin * factor)))
     return max(0, 3 - math.floor(math.log10(abs(mean) * factor))) if mean else 2
+
+
+def shortened(name: str, room: int = 32) -> str:
+    """A name as a figure has room for it."""
+    return name if len(name) <= room else f"{name[: room - 1]}…"
 
 
 def count(number: float | None) -> str:
@@ -97,3 +102,8 @@ def plain(value: Any) -> str:
     if value is None:
         return MISSING
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Seconds in the unit that suits a length of time, and the unit's name."""
+    return next((unit for unit in ((3600.0, "hours"), (60.0, "minutes")) if seconds >= 2 * unit[0]), (1.0, "seconds"))

@@ -16,9 +16,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from vrgd_ray.config import ConfigError, Recipe, require
-from vrgd_ray.gradients import GradientMoments
+from vrgd_ray.gradients import GradientMoments, NoiseScale
 from vrgd_ray.optim.base import LayerOptimizer
 from vrgd_ray.optim.registry import create_optimizer, hyperparameters, is_vr
+from vrgd_ray.optim.statistics import scale_series
 from vrgd_ray.pipeline import Batch, Data, Pipeline
 from vrgd_ray.schedules import create_schedule
 from vrgd_ray.training.batch_plan import BatchPlan, Chunk
@@ -263,12 +264,9 @@ class TrainingRun:
             "lr": float(self.optimizer.param_groups[0]["lr"]),
             "num_workers": float(self.context.world_size),
         }
-        noise_scale = self.moments.noise_scale.value
-        if noise_scale is not None:
-            series["noise_scale"] = noise_scale
+        series |= _noise_series(self.moments.noise_scale)
         if is_vr(self.recipe.optimizer):
-            optimizer = cast(LayerOptimizer, self.optimizer)
-            series |= {"mean_scale": optimizer.mean_scale(), "step_ratio": optimizer.step_ratio()}
+            series |= scale_series(cast(LayerOptimizer, self.optimizer).layer_scales())
         return series
 
     def _evaluate_split(self, split: Split) -> dict[str, float]:
@@ -342,6 +340,13 @@ class TrainingRun:
 def _refuse_other(what: str, saved: dict[str, Any], own: dict[str, Any]) -> None:
     differing = [f"{key} = {saved.get(key)!r}, not {own[key]!r}" for key in own if saved.get(key) != own[key]]
     require(not differing, f"the checkpoint is of another {what}: {'; '.join(differing)}.")
+
+
+def _noise_series(noise_scale: NoiseScale) -> dict[str, float]:
+    """Noise scale since the start and its 95 % interval, in samples; what is not resolved yet is left out."""
+    low, high = noise_scale.interval or (math.inf, math.inf)
+    series = {"noise_scale": noise_scale.value, "noise_scale_low": low, "noise_scale_high": high}
+    return {name: value for name, value in series.items() if value is not None and math.isfinite(value)}
 
 
 def _checked_metrics(metrics: Any, metric: str) -> dict[str, float]:
