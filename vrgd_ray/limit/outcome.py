@@ -11,8 +11,10 @@ from typing import Any
 from vrgd_ray.config import Recipe
 from vrgd_ray.limit.arm import Arm
 from vrgd_ray.limit.contest import Contest
-from vrgd_ray.limit.criterion import smallest_detectable_margin
+from vrgd_ray.limit.continuation import total_alpha
+from vrgd_ray.limit.criterion import Comparison, smallest_detectable_margin
 from vrgd_ray.limit.finder import Finder
+from vrgd_ray.limit.scale_controls import ScaleControls
 from vrgd_ray.search.job import Cell
 from vrgd_ray.training.loop import count_steps
 
@@ -37,15 +39,21 @@ def build_outcome(finder: Finder, *, name: str, command: str, train_command: str
         "mode": finder.pipeline.mode,
         "margin": plan.criterion.margin,
         "relative_margin": plan.criterion.relative,
-        "alpha": plan.criterion.alpha,
+        "alpha": finder.alpha,
+        "continuation": finder.continuation,
+        "alpha_total": total_alpha(plan.criterion.alpha, finder.continuation),
         "level_per_look": finder.cell_criterion.level,
         "paired": finder.cell_criterion.paired,
         "looks": list(plan.criterion.looks),
         "optimizers": list(plan.optimizers),
         "batch_sizes": list(plan.batch_sizes),
+        "resolution": plan.resolution,
+        "noise_scale": finder.noise_scale,
+        "starts": {name: ladder.start for name, ladder in finder.ladders.items()},
         "reference": _reference(finder),
         "control": _control(finder.control),
-        "cells": [_cell(finder, cell) for cell in plan.cells()],
+        "cells": [_cell(finder, cell) for cell in finder.cells()],
+        "controls": _scale_controls(finder.scale_controls),
         "largest": largest,
         "recommended": {"recipe": recommended, "command": train_command} if recommended else None,
         "power": _power(finder),
@@ -64,17 +72,10 @@ def _status(finder: Finder) -> str:
 
 
 def _largest(finder: Finder) -> dict[str, Any] | None:
-    """The largest batch any optimizer may claim; the better metric decides between equals."""
-    claims = [Cell(ladder.largest, o) for o, ladder in finder.ladders.items() if ladder.largest is not None]
-    if not claims:
+    """The largest batch any optimizer may claim."""
+    cell = finder.winner
+    if cell is None:
         return None
-
-    def rank(cell: Cell) -> tuple[int, float]:
-        contest = finder.runs[cell].contest
-        comparison = contest.comparison if contest else None
-        return cell.batch_size, comparison.difference if comparison else 0.0
-
-    cell = max(claims, key=rank)
     contest = finder.runs[cell].contest
     recipe = contest.arm.recipe.to_dict() if contest else None
     return {"batch_size": cell.batch_size, "optimizer": cell.optimizer, "recipe": recipe}
@@ -95,11 +96,25 @@ def _control(control: Contest | None) -> dict[str, Any]:
     return {"values": values, **_comparison(control), "verdict": _verdict(control)}
 
 
+def _scale_controls(controls: ScaleControls | None) -> dict[str, Any] | None:
+    """The controls of a VR cell that won; null where none did."""
+    if controls is None:
+        return None
+    cell = controls.winner.cell
+    facts: dict[str, Any] = {"batch_size": cell.batch_size, "optimizer": cell.optimizer}
+    for role, arm in controls.arms.items():
+        comparison = _numbers(controls.comparison(role))
+        facts[role] = {"values": _values(arm), **comparison, "verdict": controls.finding(role)}
+    return facts | {"level": controls.criterion.alpha}
+
+
 def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
     run = finder.runs.get(cell)
     contest = run.contest if run else None
     study = run.tuning.study if run else None
     recipe = finder.plan.reference.with_values(batch_size=cell.batch_size, optimizer=cell.optimizer)
+    ladder = finder.ladders.get(cell.optimizer)
+    criterion = finder.criterion_of(cell)
     return {
         "batch_size": cell.batch_size,
         "optimizer": cell.optimizer,
@@ -109,7 +124,9 @@ def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
         **_arm_facts(finder, contest.arm if contest else None, recipe),
         **_comparison(contest),
         "verdict": (run.verdict if run else None) or "not tested",
-        "claim": finder.ladders[cell.optimizer].claim(cell.batch_size),
+        "claim": ladder.claim(cell.batch_size) if ladder else "not tested",
+        "alpha": criterion.alpha if ladder else None,
+        "level_per_look": criterion.level if ladder else None,
         "reason": run.reason if run else None,
     }
 
@@ -137,7 +154,10 @@ def _values(arm: Arm | None) -> list[float]:
 
 
 def _comparison(contest: Contest | None) -> dict[str, Any]:
-    comparison = contest.comparison if contest else None
+    return _numbers(contest.comparison if contest else None)
+
+
+def _numbers(comparison: Comparison | None) -> dict[str, Any]:
     names = ("difference", "lower", "upper", "degenerate")
     return {name: getattr(comparison, name) if comparison else None for name in names}
 
@@ -157,7 +177,7 @@ def _power(finder: Finder) -> dict[str, Any] | None:
 
 
 def _cost(finder: Finder, seconds: float) -> dict[str, Any]:
-    results = [result for _, result in finder.finished.values()]
+    results = [result for _, result in finder.trained.values()]
     return {
         "samples": sum(result.samples for result in results),
         "seconds": seconds,
