@@ -57,6 +57,18 @@ def result(accuracy, recipe, noise_scale=80.0):
     )
 
 
+class Seeds:
+    """An arm whose seeds are all trained already."""
+
+    failed = None
+
+    def __init__(self, values):
+        self.all = values.tolist()
+
+    def values(self, count):
+        return self.all[:count]
+
+
 DIVERGED = TrainingResult(metrics={}, diverged=True, steps=3)
 
 

@@ -10,8 +10,10 @@ from simulation import DIVERGED, SimulatedPipeline, plan, run, search, train
 
 from vrgd_ray.config import ConfigError
 from vrgd_ray.limit import finder as finder_module
+from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.outcome import build_outcome
+from vrgd_ray.limit.power import acceptance, smallest_margin
 from vrgd_ray.search.job import Cell
 from vrgd_ray.training.result import TrainingResult
 
@@ -233,6 +235,15 @@ def test_each_optimizer_starts_where_the_noise_scale_of_the_tuned_reference_poin
     assert cells["adamw", 64]["level_per_look"] == pytest.approx(0.05 / 2 / 2 / 2 / 2)
     assert cells["vr_adamw", 64]["level_per_look"] == pytest.approx(0.05 / 2 / 2 / 2 / 3)
     assert cells["adamw", 64]["verdict"] == cells["adamw", 64]["claim"] == "not tested"
+
+
+@pytest.mark.parametrize(("noise_scale", "share"), [(None, 1.0), (300.0, 0.5)])
+def test_the_power_that_is_reported_is_that_of_the_climb(noise_scale, share):
+    finder = starts_at(noise_scale)
+    power, rule = outcome(finder)["power"], Criterion(margin=0.01, mode="max", alpha=0.025 * share, paired=True)
+    assert power["margin_in_std"] == pytest.approx(0.01 / power["seed_std"])
+    assert power["acceptance"] == acceptance(rule, power["margin_in_std"])
+    assert power["detectable"] == pytest.approx(smallest_margin(rule) * power["seed_std"])
 
 
 def test_a_start_that_is_not_accepted_goes_down_to_the_limit():

@@ -1,4 +1,4 @@
-"""The search's own record on disk: the plan, a line per finished job, the plan again if extended. `--resume` reads it."""
+"""The search on disk: the plan, a line per finished job, the plan again if extended. What `--resume` goes by."""
 
 from __future__ import annotations
 

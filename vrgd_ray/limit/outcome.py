@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -14,6 +15,7 @@ from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.continuation import total_alpha
 from vrgd_ray.limit.criterion import Comparison, smallest_detectable_margin
 from vrgd_ray.limit.finder import Finder
+from vrgd_ray.limit.power import acceptance, smallest_margin
 from vrgd_ray.limit.scale_controls import ScaleControls
 from vrgd_ray.search.job import Cell
 from vrgd_ray.training.loop import count_steps
@@ -167,13 +169,20 @@ def _verdict(contest: Contest | None) -> str:
 
 
 def _power(finder: Finder) -> dict[str, Any] | None:
-    """Spread over the reference's seeds, and the smallest margin either look would accept with 80 % power."""
+    """Spread over the reference's seeds, and what equal cells could be accepted with, at the level of the climb."""
     values = _values(finder.reference)
     if len(values) < 2:
         return None
-    std, level = statistics.stdev(values), finder.cell_criterion.level
-    detectable = {f"detectable_{n}": std * smallest_detectable_margin(n, level) for n in finder.plan.criterion.looks}
-    return {"seed_std": std, **detectable}
+    shares = [ladder.share(ladder.start) for ladder in finder.ladders.values() if ladder.start is not None]
+    rule = replace(finder.cell_criterion, alpha=finder.cell_criterion.alpha * min(shares, default=1.0))
+    std, margin = statistics.stdev(values), rule.margin * (statistics.fmean(values) if rule.relative else 1.0)
+    return {
+        "seed_std": std,
+        **{f"detectable_{n}": std * smallest_detectable_margin(n, rule.level) for n in rule.looks},
+        "detectable": std * smallest_margin(rule),
+        "margin_in_std": margin / std if std > 0 else None,
+        "acceptance": acceptance(rule, margin / std) if std > 0 else None,
+    }
 
 
 def _cost(finder: Finder, seconds: float) -> dict[str, Any]:
