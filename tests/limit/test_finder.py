@@ -252,11 +252,11 @@ def test_a_start_that_is_not_accepted_goes_down_to_the_limit():
     assert finder.runs[Cell(64, "adamw")].contest.criterion.alpha == pytest.approx(0.05 / 2 / 2 / 3)
 
 
-@pytest.mark.parametrize("noise_scale", [None, 100.0])
+@pytest.mark.parametrize("noise_scale", [None, 80.0])
 def test_an_unresolved_or_small_noise_scale_starts_at_the_bottom_with_the_whole_level(noise_scale):
     finder = starts_at(noise_scale, adamw=64)
     assert finder.ladders["adamw"].start == 64
-    assert finder.runs[Cell(64, "adamw")].contest.criterion == finder.cell_criterion
+    assert finder.runs[Cell(64, "adamw")].contest.criterion == finder.climb_criterion
 
 
 def test_the_start_comes_from_the_best_tuning_trial_and_before_any_confirmation():
@@ -355,8 +355,8 @@ def test_a_twin_that_wins_at_the_reference_batch_only_has_no_gain_to_explain():
 
 
 def test_optimizers_share_alpha():
-    assert Finder(plan(), SimulatedPipeline()).cell_criterion.level == pytest.approx(0.05 / 2 / 2)
-    assert Finder(plan(optimizers=("adamw",)), SimulatedPipeline()).cell_criterion.level == pytest.approx(0.05 / 2)
+    assert Finder(plan(), SimulatedPipeline()).climb_criterion.level == pytest.approx(0.05 / 2 / 2)
+    assert Finder(plan(optimizers=("adamw",)), SimulatedPipeline()).climb_criterion.level == pytest.approx(0.05 / 2)
 
 
 def test_broken_listener_order_is_started_finished_decided():

@@ -125,9 +125,9 @@ def test_a_ladder_accepted_to_its_top_leaves_nothing_to_bisect():
 
 @pytest.mark.parametrize(
     ("noise_scale", "start"),
-    [(None, None), (10.0, None), (100.0, None), (128.0, 128), (200.0, 128), (511.9, 256), (1e9, 512)],
+    [(None, None), (10.0, None), (90.0, None), (91.0, 128), (181.0, 128), (182.0, 256), (1e9, 512)],
 )
-def test_the_start_is_the_last_rung_the_noise_scale_calls_useful_if_two_lie_below(noise_scale, start):
+def test_the_start_is_the_rung_nearest_to_the_noise_scale_if_two_lie_below(noise_scale, start):
     assert predicted_start(RUNGS, noise_scale) == start
 
 

@@ -243,10 +243,10 @@ class Finder:
         if not self.plan.controls or self.scale_controls is not None or not self._ladders_done or winner is None:
             return
         contest = self.runs[winner].contest
-        if not is_vr(winner.optimizer) or winner.batch_size <= self.plan.reference.batch_size or contest is None:
+        gain = is_vr(winner.optimizer) and winner.batch_size > self.plan.reference.batch_size
+        if not gain or contest is None or contest.comparison is None:
             return
-        margin = contest.comparison.margin if contest.comparison is not None else 0.0
-        seeds, alpha = contest.seeds_wanted, self.plan.criterion.alpha / 2
+        seeds, margin, alpha = contest.seeds_wanted, contest.comparison.margin, self.plan.criterion.alpha / 2
         rule = replace(contest.criterion, margin=margin, relative=False, alpha=alpha, looks=(seeds,))
         self.scale_controls = ScaleControls(contest.arm, seeds, rule)
 
@@ -292,9 +292,10 @@ class Finder:
         return self._criterion(ladder.share(cell.batch_size) if ladder else 1.0)
 
     @property
-    def cell_criterion(self) -> Criterion:
-        """The rule for a cell that has its optimizer's whole level."""
-        return self._criterion(1.0)
+    def climb_criterion(self) -> Criterion:
+        """The rule for the cells of the climb; where optimizers start differently, of the one with the least level."""
+        starts = [(ladder, ladder.start) for ladder in self.ladders.values() if ladder.start is not None]
+        return self._criterion(min((ladder.share(start) for ladder, start in starts), default=1.0))
 
     @property
     def alpha(self) -> float:

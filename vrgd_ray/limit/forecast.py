@@ -98,7 +98,7 @@ def _rule_lines(plan: SearchPlan, metric: str) -> list[str]:
     return [
         f"Margin: {margin}; alpha {rule.alpha:g} over {len(plan.optimizers)} optimizers and {len(rule.looks)} looks.",
         f"An equal candidate is accepted 80 % of the time if the margin is {smallest_margin(own):.2f} standard "
-        f"deviations over seeds ({smallest_margin(half):.2f} where the climb starts higher up, with half of the level).",
+        f"deviations over seeds ({smallest_margin(half):.2f} where the climb starts higher up with half of the level).",
         f"By the margin in standard deviations: {', '.join(chances)}"
         + (", more often where paired seeds go together." if rule.paired else "."),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -128,9 +129,12 @@ class Ladder:
 
 
 def predicted_start(batch_sizes: Sequence[int], noise_scale: float | None) -> int | None:
-    """The largest rung that the gradient noise scale (samples) still calls useful; None to start at the bottom.
+    """The rung nearest, by its ratio, to the gradient noise scale (samples); None to start at the bottom.
 
     None where the noise scale is not resolved, and where fewer than `FEWEST_BELOW` rungs lie below.
     """
-    useful = [b for b in sorted(batch_sizes) if noise_scale is not None and b <= noise_scale]
-    return useful[-1] if len(useful) > FEWEST_BELOW else None
+    rungs = sorted(batch_sizes)
+    if noise_scale is None or not rungs:
+        return None
+    place = min(range(len(rungs)), key=lambda i: abs(math.log(rungs[i] / noise_scale)))
+    return rungs[place] if place >= FEWEST_BELOW else None

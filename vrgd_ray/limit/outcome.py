@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import statistics
 from collections.abc import Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -44,8 +43,8 @@ def build_outcome(finder: Finder, *, name: str, command: str, train_command: str
         "alpha": finder.alpha,
         "continuation": finder.continuation,
         "alpha_total": total_alpha(plan.criterion.alpha, finder.continuation),
-        "level_per_look": finder.cell_criterion.level,
-        "paired": finder.cell_criterion.paired,
+        "level_per_look": finder.climb_criterion.level,
+        "paired": finder.climb_criterion.paired,
         "looks": list(plan.criterion.looks),
         "optimizers": list(plan.optimizers),
         "batch_sizes": list(plan.batch_sizes),
@@ -173,8 +172,7 @@ def _power(finder: Finder) -> dict[str, Any] | None:
     values = _values(finder.reference)
     if len(values) < 2:
         return None
-    shares = [ladder.share(ladder.start) for ladder in finder.ladders.values() if ladder.start is not None]
-    rule = replace(finder.cell_criterion, alpha=finder.cell_criterion.alpha * min(shares, default=1.0))
+    rule = finder.climb_criterion
     std, margin = statistics.stdev(values), rule.margin * (statistics.fmean(values) if rule.relative else 1.0)
     return {
         "seed_std": std,
