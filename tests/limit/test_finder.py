@@ -298,6 +298,19 @@ def test_the_first_trial_of_a_cell_is_its_neighbours_best_by_the_law_that_predic
     assert job.recipe.warmup_fraction == best[64].warmup_fraction
 
 
+@pytest.mark.parametrize("optimizers", [("lamb", "vr_lamb"), ("vr_lamb", "lamb")])
+def test_a_twin_of_another_family_than_the_reference_starts_from_its_bases_first_cell(optimizers):
+    generator = random.Random(5)
+    plain = search(optimizers=optimizers)
+    shuffled = search(optimizers=optimizers, order=lambda jobs: generator.randrange(len(jobs)), concurrent=4)
+    first, _ = plain.finished["search/vr_lamb/32/0"]
+    assert first.recipe.lr == plain.runs[Cell(32, "lamb")].tuning.best_recipe.lr
+    assert {k: j.recipe for k, (j, _) in plain.finished.items()} == {
+        k: j.recipe for k, (j, _) in shuffled.finished.items()
+    }
+    assert search(optimizers=("vr_lamb",)).done
+
+
 def won_by_vr(gain=0.02, control=lambda job: 0.0, **changes):
     """vr_adamw reaches 256, adamw 64; `control` says what its controls lose."""
 

@@ -216,7 +216,8 @@ class Finder:
             return
         self._judge_control()
         for optimizer, ladder in self.ladders.items():
-            self._go_on(optimizer, ladder)
+            if self._guide_is_tuned(optimizer):
+                self._go_on(optimizer, ladder)
         self._open_scale_controls()
 
     def _go_on(self, optimizer: str, ladder: Ladder) -> None:
@@ -307,14 +308,31 @@ class Finder:
         return replace(self.plan.criterion, alpha=alpha, paired=self.pipeline.pairable)
 
     def _tuned_neighbours(self, cell: Cell) -> list[Recipe]:
-        """Best recipes of the cells tuned before: this optimizer's, and the reference's where of the same family.
+        """Best recipes of the cells tuned before: this optimizer's, and its guide's first.
 
         No others: how far another optimizer has come is a matter of timing.
         """
-        reference = self.reference_tuning.best_recipe
-        same = reference is not None and base_of(cell.optimizer) == base_of(reference.optimizer)
-        own = [run.tuning.best_recipe for run in self.runs.values() if run.cell.optimizer == cell.optimizer]
-        return [recipe for recipe in ([reference] if same else []) + own if recipe is not None]
+        guide, own = self._guide(cell.optimizer), self._tunings(cell.optimizer)
+        first = [guide] if guide is not None else []
+        return [recipe for tuning in first + own if (recipe := tuning.best_recipe) is not None]
+
+    def _guide_is_tuned(self, optimizer: str) -> bool:
+        """Whether an optimizer may begin: a VR optimizer of another family than the reference waits for its base."""
+        guide = self._guide(optimizer)
+        return guide.study.finished if guide is not None else not self._waits_for_base(optimizer)
+
+    def _guide(self, optimizer: str) -> CellTuning | None:
+        """The cell that an optimizer's first cell learns from: the reference, or its base's first; None without one."""
+        if base_of(optimizer) == self.plan.reference.optimizer:
+            return self.reference_tuning
+        return next(iter(self._tunings(base_of(optimizer))), None) if self._waits_for_base(optimizer) else None
+
+    def _waits_for_base(self, optimizer: str) -> bool:
+        base = base_of(optimizer)
+        return base not in (optimizer, self.plan.reference.optimizer) and base in self.plan.optimizers
+
+    def _tunings(self, optimizer: str) -> list[CellTuning]:
+        return [run.tuning for run in self.runs.values() if run.cell.optimizer == optimizer]
 
     def _open_tuning(self, cell: Cell, tuned: Sequence[Recipe] = (), noise_scale: float | None = None) -> CellTuning:
         context = space_context(self.plan, cell)
