@@ -34,11 +34,12 @@ SPREADS = (0.25, 0.4)
 Trainer = Callable[[Job], TrainingResult]
 
 _INTRODUCTION = f"""\
-`python -m benchmarks.finder`: {{repetitions}} simulated workloads, {{trials}} trials in every cell, two looks at 5 and
-10 seeds, adamw and vr_adamw over {len(RUNGS)} batch sizes from {RUNGS[0]} to {RUNGS[-1]}. At its limit an
+`python -m benchmarks.finder`: {{repetitions}} simulated workloads, {{trials}} trials in every cell, two looks at 5
+and 10 seeds, adamw and vr_adamw over {len(RUNGS)} batch sizes from {RUNGS[0]} to {RUNGS[-1]}. At its limit an
 optimizer loses 0.2 margins, at twice that 1.6; the noise scale is the base's limit, off by a factor of up to 2 either
-way. Pruning is left out. Counts, not times: they do not depend on the machine. Most of what is saved are batch sizes far from the
-limit, so a shorter ladder saves less. With seeds that spread more, both ways miss limits for want of power."""
+way. Pruning is left out. Counts, not times: they do not depend on the machine. Most of what is saved are batch sizes
+far from the limit, so a shorter ladder saves less. With seeds that spread more, both ways miss limits for want of
+power."""
 
 
 class SimulatedPipeline:
