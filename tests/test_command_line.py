@@ -31,6 +31,8 @@ REFUSED = [
     (["--set", "gsnr_lower=2", "--set", "gsnr_upper=1"], "can cross"),
     (["--set", "schedule=cosin"], "did you mean 'cosine'"),
     (["--set", "lr"], "name=value"),
+    (["--resolution", "1"], "resolution = 1"),
+    (["--resolution", "3"], "resolution = 3"),
     (["--alpha", "0"], "alpha = 0"),
     (["--alpha", "0.7"], "alpha = 0.7"),
     (["--margin", "-0.1"], "margin = -0.1"),
@@ -45,6 +47,7 @@ REFUSED = [
     (["--gpus-per-worker", "-1"], "gpus_per_worker = -1"),
     (["--max-hours", "-1"], "max_hours = -1"),
     (["--wait", "-1"], "wait = -1"),
+    (["--max-samples", "0"], "max_samples = 0"),
     (["--name", "../elsewhere"], "--name"),
     (["--resume"], "nothing to resume"),
     (["--tracking-uri", "nonsense://x"], "nonsense://x"),
@@ -105,7 +108,9 @@ def test_dry_run_states_plan_and_cost_and_trains_nothing(tmp_path, monkeypatch, 
     # 6 cells of 8 trials; seeds: 5 per candidate and 2 x 5 for the reference and its control, or twice that.
     assert "83 runs if every cell is decided at the first look, 118 if none is" in text
     assert re.search(r"Samples: [\d.]+ to [\d.]+ million", text)
-    assert "standard deviations" in text
+    assert re.search(r"accepted 80 % of the time if the margin is 1\.\d\d standard deviations", text)
+    assert re.search(r"By the margin in standard deviations: \d+ % at 1, \d+ % at 1\.5", text)
+    assert "Not counted: 10-20 runs for the controls of a VR optimizer that wins." in text
     assert list(tmp_path.iterdir()) == []
 
 

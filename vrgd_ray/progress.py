@@ -93,8 +93,9 @@ class ProgressDisplay:
 
 def describe(job: Job) -> str:
     """A job in words."""
-    what = {"search": "trial", "reference": "reference seed", "confirm": "seed", "control": "control seed"}[job.role]
-    return f"{job.cell.optimizer} at batch {job.cell.batch_size}, {what} {job.index + 1}"
+    what = {"search": "trial", "confirm": "seed", "constant": "constant-scale seed", "shuffled": "shuffled-scale seed"}
+    words = what.get(job.role, f"{job.role} seed")
+    return f"{job.cell.optimizer} at batch {job.cell.batch_size}, {words} {job.index + 1}"
 
 
 def clock(seconds: float) -> str:

@@ -71,6 +71,13 @@ def _add_workload(group: Any) -> None:
         "--batch-sizes", type=cli.comma_integers, help="comma-separated ladder; default: doublings of the reference's"
     )
     group.add_argument("--max-batch-size", type=int, help="end of the default ladder; default: half the training set")
+    group.add_argument(
+        "--resolution",
+        type=float,
+        default=2.0,
+        help="ratio of batch sizes down to which the limit is bracketed, above 1; 2 tries the ladder's sizes only "
+        "(default: %(default)g)",
+    )
     group.add_argument("--num-groups", type=int, help="groups of every batch; default: the reference's (8)")
     group.add_argument("--epochs", type=float, help="passes over the data; default: the reference's")
     group.add_argument(
@@ -89,6 +96,12 @@ def _add_verdict(group: Any) -> None:
     group.add_argument("--margin", help="accepted loss: 0.01 in units of the metric, or 1%% of the reference's metric")
     group.add_argument(
         "--alpha", type=float, default=0.05, help="chance of a wrong claim over the whole search (default: %(default)s)"
+    )
+    group.add_argument(
+        "--controls",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="if a VR optimizer wins, train its cell again with scales that know nothing, to tell why (default: yes)",
     )
 
 
@@ -114,6 +127,9 @@ def _add_machines(group: Any) -> None:
     cli.add_wait(group)
     group.add_argument("--storage", help="folder or URI every node can reach (s3://...); default: the output folder")
     group.add_argument("--max-hours", type=float, help="start nothing new after this long; what is known is reported")
+    group.add_argument(
+        "--max-samples", type=int, help="start nothing that would exceed so many training samples over all starts"
+    )
 
 
 def _add_output(group: Any) -> None:
@@ -121,7 +137,12 @@ def _add_output(group: Any) -> None:
     group.add_argument(
         "--output", type=Path, default=Path("runs"), help="folder the run's own folder goes into (default: %(default)s)"
     )
-    group.add_argument("--resume", action="store_true", help="go on with the run of this name where it stopped")
+    group.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on with the run of this name where it stopped, "
+        "if you like with more --trials, --seeds or batch sizes, or a finer --resolution",
+    )
     group.add_argument("--dry-run", action="store_true", help="print plan and cost, train nothing")
     group.add_argument("--tracking-uri", help='MLflow server or database; "none" for no tracking; default: in --output')
     group.add_argument("--experiment", default="vrgd", help="MLflow experiment (default: %(default)s)")
@@ -179,6 +200,8 @@ def _build_plan(options: argparse.Namespace, pipeline: Pipeline, pipeline_args: 
         seed=options.seed,
         settings=tuple(options.settings),
         width=_default_concurrency(options) if options.concurrent_trials is None else options.concurrent_trials,
+        resolution=options.resolution,
+        controls=options.controls,
     )
 
 
@@ -187,9 +210,9 @@ def _check_machines(options: argparse.Namespace, plan: SearchPlan) -> None:
     from vrgd_ray.config import require
     from vrgd_ray.training.batch_plan import BatchPlan
 
-    for name in ("workers_per_trial", "gpus_per_worker", "max_hours", "wait"):
+    lowest_values = {"workers_per_trial": 1, "gpus_per_worker": 0, "max_hours": 0, "max_samples": 1, "wait": 0}
+    for name, lowest in lowest_values.items():
         value = getattr(options, name)
-        lowest = 1 if name == "workers_per_trial" else 0
         require(value is None or value >= lowest, f"{name} = {value} must be at least {lowest}.")
     reference = plan.reference
     BatchPlan(batch_size=reference.batch_size, num_groups=reference.num_groups, world_size=options.workers_per_trial)
@@ -291,6 +314,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         command=cli.command_line("tune"),
         data_fingerprint=data_fingerprint(pipeline),
         max_seconds=None if options.max_hours is None else options.max_hours * 3600,
+        max_samples=options.max_samples,
         # Nested training without the dashboard's agent was seen to stall; a search without it starts sooner.
         connect=lambda: connect(
             options.address,

@@ -37,7 +37,7 @@ def plan(**changes):
     return SearchPlan(**{**values, **changes})
 
 
-def train(job, limits, noise=0.002):
+def train(job, limits, noise=0.002, noise_scale=80.0):
     """Accuracy 0.95, lower beyond the optimizer's limit and off the best learning rate, plus noise keyed by the run."""
     recipe = job.recipe
     generator = random.Random(f"{recipe.seed}/{recipe.optimizer}/{recipe.batch_size}/{job.role}")
@@ -46,15 +46,27 @@ def train(job, limits, noise=0.002):
         accuracy -= 0.05
     if job.role == "search":
         accuracy -= abs(recipe.lr / REFERENCE.lr - 1) * 1e-4
-    return result(accuracy, recipe)
+    return result(accuracy, recipe, noise_scale)
 
 
-def result(accuracy, recipe):
+def result(accuracy, recipe, noise_scale=80.0):
     steps = 8192 // recipe.batch_size
     point = Progress(step=steps, total_steps=steps, samples=8192, metrics={"accuracy": accuracy})
     return TrainingResult(
-        metrics={"accuracy": accuracy}, steps=steps, samples=8192, seconds=0.5, noise_scale=80.0, curve=[point]
+        metrics={"accuracy": accuracy}, steps=steps, samples=8192, seconds=0.5, noise_scale=noise_scale, curve=[point]
     )
+
+
+class Seeds:
+    """An arm whose seeds are all trained already."""
+
+    failed = None
+
+    def __init__(self, values):
+        self.all = values.tolist()
+
+    def values(self, count):
+        return self.all[:count]
 
 
 DIVERGED = TrainingResult(metrics={}, diverged=True, steps=3)
@@ -73,6 +85,8 @@ def run(finder, trainer, concurrent=2, order=None):
         finder.observe(job, trainer(job))
 
 
-def search(trainer=None, *, limits=None, listeners=(), recorded=None, concurrent=2, order=None, **changes):
-    finder = Finder(plan(**changes), SimulatedPipeline(), listeners, recorded)
+def search(
+    trainer=None, *, limits=None, listeners=(), recorded=None, concurrent=2, order=None, continuation=0, **changes
+):
+    finder = Finder(plan(**changes), SimulatedPipeline(), listeners, recorded, continuation=continuation)
     return run(finder, trainer or (lambda job: train(job, limits or {})), concurrent, order)

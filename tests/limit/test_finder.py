@@ -1,15 +1,21 @@
 """The finder against a simulated trainer whose answer is known."""
 
+import math
 import random
+import time
 from collections import Counter
 
 import pytest
 from simulation import DIVERGED, SimulatedPipeline, plan, run, search, train
 
 from vrgd_ray.config import ConfigError
+from vrgd_ray.limit import finder as finder_module
+from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.outcome import build_outcome
+from vrgd_ray.limit.power import acceptance, smallest_margin
 from vrgd_ray.search.job import Cell
+from vrgd_ray.training.result import TrainingResult
 
 
 def outcome(finder):
@@ -166,9 +172,204 @@ def test_time_limit_stops_the_search():
     assert "time limit" in finder.stop_reason
 
 
+def test_a_wall_clock_that_jumps_neither_ends_a_search_nor_keeps_it_alive(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr(finder_module.time, "monotonic", lambda: now)
+    finder = Finder(plan(), SimulatedPipeline(), max_seconds=3600)
+    monkeypatch.setattr(time, "time", lambda: 4e9)
+    assert finder.next_job() is not None
+    monkeypatch.setattr(time, "time", lambda: 0.0)
+    now += 3601
+    assert finder.next_job() is None
+    assert "time limit" in finder.stop_reason
+
+
+def test_limit_on_samples_ends_the_search_before_it_is_exceeded_and_keeps_the_claim():
+    whole = search(limits={"adamw": 256, "vr_adamw": 64})
+    total = sum(result.samples for _, result in whole.finished.values())
+    finder = Finder(plan(), SimulatedPipeline(), max_samples=total // 2)
+    run(finder, lambda job: train(job, {"adamw": 256, "vr_adamw": 64}))
+    found = outcome(finder)
+    assert (found["status"], found["reason"]) == ("stopped", "the limit on samples was reached")
+    assert total // 2 - 8192 < found["cost"]["samples"] <= total // 2
+    assert found["largest"]["batch_size"] in (64, 128)
+
+
+def test_limit_on_samples_counts_earlier_starts_and_lets_a_finished_search_be_replayed():
+    whole = search(limits={"adamw": 64, "vr_adamw": 64})
+    replayed = Finder(plan(), SimulatedPipeline(), (), whole.finished, max_samples=1)
+    assert run(replayed, lambda job: pytest.fail("trained")).stop_reason is None
+    assert outcome(replayed) == outcome(whole)
+    half = dict(list(whole.finished.items())[:20])
+    stopped = run(Finder(plan(), SimulatedPipeline(), (), half, max_samples=20 * 8192), lambda job: train(job, {}))
+    assert "samples" in stopped.stop_reason
+    assert len(stopped.finished) == 20
+
+
+@pytest.mark.parametrize(
+    ("metrics", "word"),
+    [({"accuracy": math.nan}, "finite"), ({"accuracy": math.inf}, "finite"), ({"loss": 0.1}, "nothing for its metric")],
+)
+def test_a_result_without_a_finite_metric_is_a_broken_run(metrics, word):
+    broken = TrainingResult(metrics=metrics, steps=3)
+    finder = search(lambda job: broken if job.cell == Cell(64, "adamw") else train(job, {}))
+    cell = next(c for c in outcome(finder)["cells"] if (c["batch_size"], c["optimizer"]) == (64, "adamw"))
+    assert cell["verdict"] == "reject"
+    assert word in cell["reason"]
+    stopped = search(lambda job: broken)
+    assert word in stopped.failure
+
+
+def starts_at(noise_scale, **limits):
+    return search(lambda job: train(job, limits, noise_scale=noise_scale))
+
+
+def test_each_optimizer_starts_where_the_noise_scale_of_the_tuned_reference_points():
+    finder = starts_at(300.0, adamw=256, vr_adamw=256)
+    assert [cell.batch_size for cell in finder.runs if cell.optimizer == "adamw"] == [256, 512]
+    found = outcome(finder)
+    assert (found["noise_scale"], found["starts"]) == (300.0, {"adamw": 256, "vr_adamw": 256})
+    assert found["largest"]["batch_size"] == 256
+    cells = {(c["optimizer"], c["batch_size"]): c for c in found["cells"]}
+    assert cells["adamw", 256]["level_per_look"] == pytest.approx(0.05 / 2 / 2 / 2)
+    assert cells["adamw", 64]["level_per_look"] == pytest.approx(0.05 / 2 / 2 / 2 / 2)
+    assert cells["vr_adamw", 64]["level_per_look"] == pytest.approx(0.05 / 2 / 2 / 2 / 3)
+    assert cells["adamw", 64]["verdict"] == cells["adamw", 64]["claim"] == "not tested"
+
+
+@pytest.mark.parametrize(("noise_scale", "share"), [(None, 1.0), (300.0, 0.5)])
+def test_the_power_that_is_reported_is_that_of_the_climb(noise_scale, share):
+    finder = starts_at(noise_scale)
+    power, rule = outcome(finder)["power"], Criterion(margin=0.01, mode="max", alpha=0.025 * share, paired=True)
+    assert power["margin_in_std"] == pytest.approx(0.01 / power["seed_std"])
+    assert power["acceptance"] == acceptance(rule, power["margin_in_std"])
+    assert power["detectable"] == pytest.approx(smallest_margin(rule) * power["seed_std"])
+
+
+def test_a_start_that_is_not_accepted_goes_down_to_the_limit():
+    finder = starts_at(600.0, adamw=64, vr_adamw=128)
+    assert {name: ladder.largest for name, ladder in finder.ladders.items()} == {"adamw": 64, "vr_adamw": 128}
+    assert finder.runs[Cell(64, "adamw")].contest.criterion.alpha == pytest.approx(0.05 / 2 / 2 / 3)
+
+
+@pytest.mark.parametrize("noise_scale", [None, 80.0])
+def test_an_unresolved_or_small_noise_scale_starts_at_the_bottom_with_the_whole_level(noise_scale):
+    finder = starts_at(noise_scale, adamw=64)
+    assert finder.ladders["adamw"].start == 64
+    assert finder.runs[Cell(64, "adamw")].contest.criterion == finder.climb_criterion
+
+
+def test_the_start_comes_from_the_best_tuning_trial_and_before_any_confirmation():
+    def trainer(job):
+        best = job.recipe.lr == 1e-3 or job.role != "search"
+        return train(job, {}, noise_scale=300.0 if best and job.role == "search" else 40.0)
+
+    finder = search(trainer)
+    assert finder.noise_scale == 300.0
+    first = [job.role for job, _ in finder.finished.values()][: finder.plan.trials]
+    assert first == ["search"] * finder.plan.trials
+
+
+def test_a_resolution_brackets_the_limit_between_rungs():
+    finder = search(limits={"adamw": 100, "vr_adamw": 40}, resolution=1.25)
+    assert {name: ladder.largest for name, ladder in finder.ladders.items()} == {"adamw": 88, "vr_adamw": 40}
+    cell = next(c for c in outcome(finder)["cells"] if (c["batch_size"], c["optimizer"]) == (88, "adamw"))
+    assert (cell["verdict"], cell["claim"]) == ("accept", "confirmed")
+    assert cell["alpha"] == pytest.approx(0.05 / 2 * 0.25 / 2)
+    assert outcome(finder)["largest"]["batch_size"] == 88
+
+
+def test_the_first_trial_of_a_cell_is_its_neighbours_best_by_the_law_that_predicts_best():
+    """The best rate grows linearly here, so the second cell starts with the root, and the third linearly."""
+
+    def trainer(job):
+        best = 1e-3 * job.cell.batch_size / 32
+        return TrainingResult(metrics={"accuracy": 0.95 - 1e-3 * abs(math.log(job.recipe.lr / best))}, steps=1)
+
+    finder = search(trainer, optimizers=("adamw",))
+    first = {cell: r.tuning.study.suggestions[0]["lr"] for cell, r in finder.runs.items()}
+    best = {cell.batch_size: r.tuning.best_recipe for cell, r in finder.runs.items()}
+    reference = finder.reference.recipe
+    assert first[Cell(64, "adamw")] == pytest.approx(math.sqrt(2) * reference.lr)
+    assert (reference.lr, best[64].lr) == (1e-3, 2e-3)
+    assert first[Cell(128, "adamw")] == pytest.approx(2 * best[64].lr)
+    job, _ = finder.finished["search/adamw/128/0"]
+    assert job.recipe.lr == first[Cell(128, "adamw")]
+    assert job.recipe.warmup_fraction == best[64].warmup_fraction
+
+
+@pytest.mark.parametrize("optimizers", [("lamb", "vr_lamb"), ("vr_lamb", "lamb")])
+def test_a_twin_of_another_family_than_the_reference_starts_from_its_bases_first_cell(optimizers):
+    generator = random.Random(5)
+    plain = search(optimizers=optimizers)
+    shuffled = search(optimizers=optimizers, order=lambda jobs: generator.randrange(len(jobs)), concurrent=4)
+    first, _ = plain.finished["search/vr_lamb/32/0"]
+    assert first.recipe.lr == plain.runs[Cell(32, "lamb")].tuning.best_recipe.lr
+    assert {k: j.recipe for k, (j, _) in plain.finished.items()} == {
+        k: j.recipe for k, (j, _) in shuffled.finished.items()
+    }
+    assert search(optimizers=("vr_lamb",)).done
+
+
+def won_by_vr(gain=0.02, control=lambda job: 0.0, **changes):
+    """vr_adamw reaches 256, adamw 64; `control` says what its controls lose."""
+
+    def trainer(job):
+        base = train(job, {"adamw": 64, "vr_adamw": 256})
+        value = base.metrics["accuracy"] - (control(job) if job.role in ("constant", "shuffled") else 0.0)
+        return TrainingResult(metrics={"accuracy": value}, steps=base.steps, samples=base.samples, curve=base.curve)
+
+    return search(trainer, **changes)
+
+
+def test_a_vr_optimizer_that_wins_is_trained_again_with_its_controls_on_the_same_seeds():
+    finder = won_by_vr(control=lambda job: 0.02)
+    contest = finder.runs[Cell(256, "vr_adamw")].contest
+    for role in ("constant", "shuffled"):
+        jobs = [job for job, _ in finder.finished.values() if job.role == role]
+        assert [job.recipe.seed for job in jobs] == [contest.arm.seed_of(i) for i in range(contest.seeds_wanted)]
+        assert {job.recipe.with_values(gsnr_control=None, seed=0) for job in jobs} == {
+            contest.arm.recipe.with_values(seed=0)
+        }
+        assert {job.recipe.gsnr_control for job in jobs} == {role}
+        assert {job.split for job in jobs} == {"test"}
+        assert outcome(finder)["controls"][role]["verdict"] == "better"
+        assert outcome(finder)["controls"][role]["lower"] > 0
+
+
+@pytest.mark.parametrize(
+    ("loss", "verdict"), [(0.0, "equal"), (0.05, "better"), (math.nan, "diverged")], ids=["none", "large", "diverging"]
+)
+def test_the_controls_say_where_the_gain_comes_from(loss, verdict):
+    controls = outcome(won_by_vr(control=lambda job: loss))["controls"]
+    assert (controls["batch_size"], controls["optimizer"]) == (256, "vr_adamw")
+    assert controls["constant"]["verdict"] == controls["shuffled"]["verdict"] == verdict
+
+
+def test_controls_too_noisy_to_tell_are_called_unclear():
+    def control(job):
+        return random.Random(job.key).choice([-0.03, 0.04])
+
+    assert outcome(won_by_vr(control=control))["controls"]["shuffled"]["verdict"] == "unclear"
+
+
+@pytest.mark.parametrize("changes", [{"controls": False}, {"optimizers": ("adamw",)}], ids=["off", "no twin"])
+def test_without_a_vr_winner_or_when_switched_off_no_controls_are_trained(changes):
+    finder = won_by_vr(**changes)
+    assert finder.done
+    assert outcome(finder)["controls"] is None
+    assert not [job for job, _ in finder.finished.values() if job.role in ("constant", "shuffled")]
+
+
+def test_a_twin_that_wins_at_the_reference_batch_only_has_no_gain_to_explain():
+    finder = search(limits={"adamw": 32, "vr_adamw": 32})
+    assert outcome(finder)["largest"]["batch_size"] == 32
+    assert outcome(finder)["controls"] is None
+
+
 def test_optimizers_share_alpha():
-    assert Finder(plan(), SimulatedPipeline()).cell_criterion.level == pytest.approx(0.05 / 2 / 2)
-    assert Finder(plan(optimizers=("adamw",)), SimulatedPipeline()).cell_criterion.level == pytest.approx(0.05 / 2)
+    assert Finder(plan(), SimulatedPipeline()).climb_criterion.level == pytest.approx(0.05 / 2 / 2)
+    assert Finder(plan(optimizers=("adamw",)), SimulatedPipeline()).climb_criterion.level == pytest.approx(0.05 / 2)
 
 
 def test_broken_listener_order_is_started_finished_decided():

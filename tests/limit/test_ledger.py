@@ -40,8 +40,20 @@ def test_killed_before_the_plan_was_written_begins_afresh(tmp_path):
 def test_another_plan_is_refused_naming_what_differs(tmp_path):
     ledger = Ledger(tmp_path / "ledger.jsonl")
     ledger.begin(plan().to_dict())
-    with pytest.raises(ConfigError, match=r"trials = 16 \(it was 4\)"):
-        ledger.read(plan(trials=16).to_dict())
+    with pytest.raises(ConfigError, match=r"trials = 3 \(it was 4\)"):
+        ledger.read(plan(trials=3).to_dict())
+
+
+def test_a_plan_that_extends_the_saved_one_is_written_behind_it_once(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.jsonl")
+    assert ledger.begin(plan().to_dict()) == 0
+    finder = search(limits={"adamw": 64}, listeners=[ledger])
+    assert ledger.read(plan(trials=6).to_dict()) == finder.finished
+    assert [ledger.begin(plan(trials=6).to_dict()) for _ in range(2)] == [1, 1]
+    assert Ledger(ledger.path).read(plan(trials=6).to_dict()) == finder.finished
+    assert Ledger(ledger.path).saved_plan()["trials"] == 6
+    with pytest.raises(ConfigError, match=r"trials = 4 \(it was 6\)"):
+        ledger.read(plan().to_dict())
 
 
 def test_search_id_stays(tmp_path):

@@ -5,8 +5,9 @@ import math
 import pytest
 
 from vrgd_ray import Recipe
-from vrgd_ray.search.cell_study import CellStudy, first_guesses
+from vrgd_ray.search.cell_study import CellStudy
 from vrgd_ray.search.space import SpaceContext, load_space, parse_overrides
+from vrgd_ray.search.warm_start import first_guesses
 
 REFERENCE = Recipe(optimizer="adamw", batch_size=32, lr=1e-3, weight_decay=0.0, schedule="polynomial")
 

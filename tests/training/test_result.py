@@ -1,7 +1,9 @@
 """Results and progress survive the way through JSON."""
 
 import json
+import math
 
+import pytest
 import torch
 from workloads import Blobs
 
@@ -22,6 +24,18 @@ def test_a_full_result_survives_json():
 def test_a_broken_result_survives_json():
     result = TrainingResult(metrics={}, diverged=True, error="ValueError: no")
     assert TrainingResult.from_dict(json.loads(json.dumps(result.to_dict()))) == result
+
+
+@pytest.mark.parametrize("metrics", [{"loss": 1.0}, {"accuracy": math.nan}, {"accuracy": -math.inf}])
+def test_a_result_without_its_metric_is_broken_and_says_so(metrics):
+    checked = TrainingResult(metrics=metrics, steps=7).checked("accuracy")
+    assert (checked.diverged, checked.metrics, checked.steps) == (True, {}, 7)
+    assert checked.error.startswith("the run gave ")
+
+
+def test_a_sound_or_diverged_result_is_left_as_it_is():
+    for result in (TrainingResult(metrics={"accuracy": 0.0}), TrainingResult(metrics={}, diverged=True)):
+        assert result.checked("accuracy") is result
 
 
 def test_a_result_of_the_loop_is_plain_data():

@@ -14,6 +14,7 @@ class CellTuning:
     def __init__(self, cell: Cell, study: CellStudy, base: Recipe, metric: str) -> None:
         self.cell, self.study, self.base, self.metric = cell, study, base, metric
         self.errors: list[str] = []
+        self._noise_scales: dict[int, float | None] = {}
 
     def next_job(self) -> Job | None:
         """The next trial; None while the study waits for results or all are out."""
@@ -26,6 +27,7 @@ class CellTuning:
     def observe(self, job: Job, result: TrainingResult) -> None:
         """Take the result of a trial."""
         self.study.tell(job.index, None if result.diverged else result.metrics[self.metric])
+        self._noise_scales[job.index] = result.noise_scale
         if result.error:
             self.errors.append(result.error)
 
@@ -42,3 +44,8 @@ class CellTuning:
         if not self.study.finished or self.study.best is None:
             return None
         return self.base.with_values(**self.study.suggestions[self.study.best[0]])
+
+    @property
+    def noise_scale(self) -> float | None:
+        """Gradient noise scale of the best trial, samples; None while there is none or it is not resolved."""
+        return self._noise_scales[self.study.best[0]] if self.best_recipe is not None and self.study.best else None

@@ -13,13 +13,17 @@ from vrgd_ray.limit.cell_run import CellRun
 from vrgd_ray.limit.cell_tuning import CellTuning
 from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.criterion import Criterion
-from vrgd_ray.limit.ladder import Ladder
+from vrgd_ray.limit.ladder import Ladder, predicted_start
 from vrgd_ray.limit.listener import Listener
 from vrgd_ray.limit.plan import SearchPlan, space_context
+from vrgd_ray.limit.scale_controls import CONTROLS, ScaleControls
+from vrgd_ray.optim.registry import base_of, is_vr
 from vrgd_ray.pipeline import Pipeline
-from vrgd_ray.search.cell_study import CellStudy, first_guesses
+from vrgd_ray.search.cell_study import CellStudy
 from vrgd_ray.search.job import Cell, Job
 from vrgd_ray.search.space import load_space, parse_overrides
+from vrgd_ray.search.warm_start import first_guesses
+from vrgd_ray.training.loop import count_steps
 from vrgd_ray.training.result import TrainingResult
 
 Recorded = Mapping[str, tuple[Job, TrainingResult]]
@@ -28,9 +32,14 @@ Recorded = Mapping[str, tuple[Job, TrainingResult]]
 class Finder:
     """Asks for jobs, takes their results, and reaches the verdicts of method section 5.
 
-    The reference is tuned and trained on fresh seeds; a control trains it on other seeds. Every optimizer climbs its
-    ladder: a cell is tuned, then contested, then the next. Which jobs are asked for, and with which recipes, depends
-    on the plan and on results, never on timing.
+    The reference is tuned and trained on fresh seeds; a control trains it on other seeds. Then every optimizer goes its
+    ladder: a cell is tuned, then contested, then the next. If a VR optimizer wins, its cell is trained again with
+    scales that know nothing. Which jobs are asked for, and with which recipes, depends on the plan and on results,
+    never on timing.
+
+    recorded: finished jobs of an earlier start, replayed instead of trained. continuation: how often the plan has been
+    extended since the search began. max_seconds, max_samples: limits after which no further job is started; samples
+    count over all starts.
     """
 
     def __init__(
@@ -40,14 +49,19 @@ class Finder:
         listeners: Sequence[Listener] = (),
         recorded: Recorded | None = None,
         max_seconds: float | None = None,
+        max_samples: int | None = None,
+        continuation: int = 0,
     ) -> None:
         self.plan, self.pipeline, self.listeners = plan, pipeline, listeners
         self.recorded = recorded or {}
+        # Monotonic: a clock set forward or back must neither end a search nor keep it alive.
         self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
+        self._max_samples, self.continuation = max_samples, continuation
         self.reference_tuning = self._open_tuning(plan.reference_cell)
         self.reference: Arm | None = None
         self.control: Contest | None = None
-        self.ladders = {optimizer: Ladder(plan.rungs(optimizer)) for optimizer in plan.optimizers}
+        self.ladders: dict[str, Ladder] = {}
+        self.scale_controls: ScaleControls | None = None
         self.runs: dict[Cell, CellRun] = {}
         self.running: dict[str, Job] = {}
         self.finished: dict[str, tuple[Job, TrainingResult]] = {}
@@ -63,31 +77,56 @@ class Finder:
         if self.stop_reason is not None or self.failure is not None:
             return True
         control = self.control is not None and self.control.verdict is not None
-        return control and all(ladder.propose() is None for ladder in self.ladders.values())
+        return control and self._ladders_done and (self.scale_controls is None or self.scale_controls.finished)
 
     def next_job(self) -> Job | None:
         """A job to train now; None while those that are out must come back first, or when done."""
-        if self._deadline is not None and time.monotonic() > self._deadline:
-            self.stop("the time limit was reached")
-        while not self.done and (job := self._propose()) is not None:
-            self.running[job.key] = job
-            if job.key not in self.recorded:
+        while not self.done and (proposed := self._propose()) is not None:
+            job = self._edition(proposed)
+            if job.key in self.recorded:
+                self.running[job.key] = job
+                self._take(job, self.recorded[job.key][1], replayed=True)
+            elif not self._stopped_by_limit(job):
+                self.running[job.key] = job
                 for listener in self.listeners:
                     listener.job_started(job)
                 return job
-            recorded, result = self.recorded[job.key]
-            if recorded != job:
-                raise ConfigError(f"cannot resume: {job.key} was recorded with another recipe than this version asks.")
-            self._take(job, result, replayed=True)
         return None
 
     def observe(self, job: Job, result: TrainingResult) -> None:
-        """Take the result of a job that was asked for."""
-        self._take(job, result, replayed=False)
+        """Take the result of a job that was asked for; one without a finite metric counts as broken."""
+        self._take(job, result.checked(self.pipeline.metric), replayed=False)
 
     def stop(self, reason: str) -> None:
         """Ask for no further jobs; what is known stands."""
         self.stop_reason = self.stop_reason or reason
+
+    @property
+    def trained(self) -> dict[str, tuple[Job, TrainingResult]]:
+        """Every training run of the search by key, those that a continuation no longer uses included."""
+        return {**self.recorded, **self.finished}
+
+    def _edition(self, job: Job) -> Job:
+        """The job under the key of its recipe: a continued search may ask for a trial or seed with another one."""
+        while job.key in self.recorded and self.recorded[job.key][0].recipe != job.recipe:
+            if self.continuation == 0:
+                raise ConfigError(f"cannot resume: {job.key} was recorded with another recipe than this version asks.")
+            job = replace(job, edition=job.edition + 1)
+        return job
+
+    def _stopped_by_limit(self, job: Job) -> bool:
+        """Whether a limit forbids to start the job, which ends the search."""
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            self.stop("the time limit was reached")
+        elif self._max_samples is not None:
+            trained = sum(result.samples for _, result in self.trained.values())
+            planned = sum(self._samples(each) for each in (*self.running.values(), job))
+            if trained + planned > self._max_samples:
+                self.stop("the limit on samples was reached")
+        return self.stop_reason is not None
+
+    def _samples(self, job: Job) -> int:
+        return count_steps(job.recipe, self.plan.num_train_samples) * job.recipe.batch_size
 
     # The state machine.
 
@@ -102,6 +141,8 @@ class Finder:
             yield run.next_job()
         if self.control is not None and self.control.verdict is None:
             yield self.control.arm.next_job(self.control.seeds_wanted)
+        if self.scale_controls is not None:
+            yield from self.scale_controls.proposals()
 
     def _active_runs(self) -> list[CellRun]:
         return [run for run in self.runs.values() if run.verdict is None]
@@ -137,6 +178,8 @@ class Finder:
             self.reference.observe(job, result)
         elif job.role == "control" and self.control is not None:
             self.control.arm.observe(job, result)
+        elif job.role in CONTROLS and self.scale_controls is not None:
+            self.scale_controls.observe(job, result)
         elif job.cell == self.plan.reference_cell:
             self.reference_tuning.observe(job, result)
             self._open_reference()
@@ -153,6 +196,17 @@ class Finder:
             other_seeds = partial(self.plan.confirmation_seed, control=True)
             arm = Arm(cell, "control", recipe, other_seeds, metric)
             self.control = Contest(arm, replace(self.plan.criterion, paired=False))
+            # The reference's noise scale is known and nothing has been confirmed: the starts are fixed here.
+            self.ladders = {optimizer: self._ladder(optimizer) for optimizer in self.plan.optimizers}
+
+    def _ladder(self, optimizer: str) -> Ladder:
+        rungs, reference = self.plan.rungs(optimizer), self.plan.reference_cell
+        return Ladder(
+            rungs,
+            start=predicted_start(rungs, self.noise_scale),
+            floor=reference.batch_size if optimizer == reference.optimizer else None,
+            bisection=self.plan.bisection,
+        )
 
     def _advance(self) -> None:
         """Judge what can be judged, and open the rungs that this brings up."""
@@ -162,15 +216,20 @@ class Finder:
             return
         self._judge_control()
         for optimizer, ladder in self.ladders.items():
-            while (batch_size := ladder.propose()) is not None:
-                run = self._run(Cell(batch_size, optimizer))
-                if self.reference is not None and run.contest is not None:
-                    run.contest.judge(self.reference)
-                if run.verdict is None:
-                    break
-                ladder.observe(batch_size, run.verdict == "accept")
-                for listener in self.listeners:
-                    listener.cell_decided(run.cell, run.verdict, control=False)
+            if self._guide_is_tuned(optimizer):
+                self._go_on(optimizer, ladder)
+        self._open_scale_controls()
+
+    def _go_on(self, optimizer: str, ladder: Ladder) -> None:
+        while (batch_size := ladder.propose()) is not None:
+            run = self._run(Cell(batch_size, optimizer))
+            if self.reference is not None and run.contest is not None:
+                run.contest.judge(self.reference)
+            if run.verdict is None:
+                break
+            ladder.observe(batch_size, run.verdict == "accept")
+            for listener in self.listeners:
+                listener.cell_decided(run.cell, run.verdict, control=False)
 
     def _judge_control(self) -> None:
         if self.control is None or self.reference is None or self.control.verdict is not None:
@@ -180,23 +239,102 @@ class Finder:
             for listener in self.listeners:
                 listener.cell_decided(self.plan.reference_cell, self.control.verdict, control=True)
 
+    def _open_scale_controls(self) -> None:
+        winner = self.winner
+        if not self.plan.controls or self.scale_controls is not None or not self._ladders_done or winner is None:
+            return
+        contest = self.runs[winner].contest
+        gain = is_vr(winner.optimizer) and winner.batch_size > self.plan.reference.batch_size
+        if not gain or contest is None or contest.comparison is None:
+            return
+        seeds, margin, alpha = contest.seeds_wanted, contest.comparison.margin, self.plan.criterion.alpha / 2
+        rule = replace(contest.criterion, margin=margin, relative=False, alpha=alpha, looks=(seeds,))
+        self.scale_controls = ScaleControls(contest.arm, seeds, rule)
+
+    @property
+    def _ladders_done(self) -> bool:
+        return bool(self.ladders) and all(ladder.propose() is None for ladder in self.ladders.values())
+
+    @property
+    def winner(self) -> Cell | None:
+        """The cell of the largest batch that any optimizer may claim; the better metric decides between equals."""
+        claims = [Cell(ladder.largest, name) for name, ladder in self.ladders.items() if ladder.largest is not None]
+
+        def rank(cell: Cell) -> tuple[int, float]:
+            contest = self.runs[cell].contest
+            comparison = contest.comparison if contest else None
+            return cell.batch_size, comparison.difference if comparison else 0.0
+
+        return max(claims, key=rank, default=None)
+
+    @property
+    def noise_scale(self) -> float | None:
+        """Gradient noise scale of the tuned reference, samples; None until known, or where it is not resolved."""
+        return self.reference_tuning.noise_scale
+
+    def cells(self) -> list[Cell]:
+        """Every candidate cell: the grid's, and those that bisection added."""
+        order = {name: place for place, name in enumerate(self.plan.optimizers)}
+        return sorted({*self.plan.cells(), *self.runs}, key=lambda c: (order[c.optimizer], c.batch_size))
+
     def _run(self, cell: Cell) -> CellRun:
         if cell not in self.runs:
-            self.runs[cell] = CellRun(self._open_tuning(cell), self._open_contest)
+            tuning = self._open_tuning(cell, self._tuned_neighbours(cell), self.noise_scale)
+            self.runs[cell] = CellRun(tuning, self._open_contest)
         return self.runs[cell]
 
     def _open_contest(self, cell: Cell, recipe: Recipe) -> Contest:
-        return Contest(
-            Arm(cell, "confirm", recipe, self.plan.confirmation_seed, self.pipeline.metric), self.cell_criterion
-        )
+        arm = Arm(cell, "confirm", recipe, self.plan.confirmation_seed, self.pipeline.metric)
+        return Contest(arm, self.criterion_of(cell))
+
+    def criterion_of(self, cell: Cell) -> Criterion:
+        """The rule for a cell: its share of alpha, and pairable seeds are paired."""
+        ladder = self.ladders.get(cell.optimizer)
+        return self._criterion(ladder.share(cell.batch_size) if ladder else 1.0)
 
     @property
-    def cell_criterion(self) -> Criterion:
-        """The rule for a cell: the optimizers share alpha, and pairable seeds are paired."""
-        criterion = self.plan.criterion
-        return replace(criterion, alpha=criterion.alpha / len(self.ladders), paired=self.pipeline.pairable)
+    def climb_criterion(self) -> Criterion:
+        """The rule for the cells of the climb; where optimizers start differently, of the one with the least level."""
+        starts = [(ladder, ladder.start) for ladder in self.ladders.values() if ladder.start is not None]
+        return self._criterion(min((ladder.share(start) for ladder, start in starts), default=1.0))
 
-    def _open_tuning(self, cell: Cell) -> CellTuning:
+    @property
+    def alpha(self) -> float:
+        """Chance of a wrong claim that this start of the search is allowed: every continuation has half as much."""
+        return float(self.plan.criterion.alpha / 2**self.continuation)
+
+    def _criterion(self, share: float) -> Criterion:
+        alpha = self.alpha / len(self.plan.optimizers) * share
+        return replace(self.plan.criterion, alpha=alpha, paired=self.pipeline.pairable)
+
+    def _tuned_neighbours(self, cell: Cell) -> list[Recipe]:
+        """Best recipes of the cells tuned before: this optimizer's, and its guide's first.
+
+        No others: how far another optimizer has come is a matter of timing.
+        """
+        guide, own = self._guide(cell.optimizer), self._tunings(cell.optimizer)
+        first = [guide] if guide is not None else []
+        return [recipe for tuning in first + own if (recipe := tuning.best_recipe) is not None]
+
+    def _guide_is_tuned(self, optimizer: str) -> bool:
+        """Whether an optimizer may begin: a VR optimizer of another family than the reference waits for its base."""
+        guide = self._guide(optimizer)
+        return guide.study.finished if guide is not None else not self._waits_for_base(optimizer)
+
+    def _guide(self, optimizer: str) -> CellTuning | None:
+        """The cell that an optimizer's first cell learns from: the reference, or its base's first; None without one."""
+        if base_of(optimizer) == self.plan.reference.optimizer:
+            return self.reference_tuning
+        return next(iter(self._tunings(base_of(optimizer))), None) if self._waits_for_base(optimizer) else None
+
+    def _waits_for_base(self, optimizer: str) -> bool:
+        base = base_of(optimizer)
+        return base not in (optimizer, self.plan.reference.optimizer) and base in self.plan.optimizers
+
+    def _tunings(self, optimizer: str) -> list[CellTuning]:
+        return [run.tuning for run in self.runs.values() if run.cell.optimizer == optimizer]
+
+    def _open_tuning(self, cell: Cell, tuned: Sequence[Recipe] = (), noise_scale: float | None = None) -> CellTuning:
         context = space_context(self.plan, cell)
         study = CellStudy(
             load_space(cell.optimizer, self.pipeline),
@@ -206,7 +344,7 @@ class Finder:
             width=self.plan.width,
             seed=self.plan.seed,
             overrides=parse_overrides(self.plan.settings),
-            first=first_guesses(context),
+            first=first_guesses(context, tuned, noise_scale),
         )
         base = self.plan.reference.with_values(
             batch_size=cell.batch_size, optimizer=cell.optimizer, seed=self.plan.tuning_seed

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
-from vrgd_ray.limit.criterion import smallest_detectable_margin
 from vrgd_ray.limit.finder import Finder
+from vrgd_ray.limit.ladder import Ladder
 from vrgd_ray.limit.plan import SearchPlan
+from vrgd_ray.limit.power import acceptance, smallest_margin
+from vrgd_ray.optim.registry import is_vr
 from vrgd_ray.search.job import Cell
 from vrgd_ray.training.loop import count_steps
+
+_MARGINS = (1.0, 1.5, 2.0, 3.0)
+"""Margins, in standard deviations over seeds, whose chances --dry-run states."""
 
 
 def planned_jobs(plan: SearchPlan, *, every_look: bool) -> dict[Cell, int]:
@@ -62,22 +68,39 @@ def _cost_lines(plan: SearchPlan, seconds_per_step: Mapping[Cell, float], concur
     seconds = [planned_seconds(plan, seconds_per_step, every_look=look) / concurrent_trials for look in (False, True)]
     return [
         f"At most {len(list(plan.cells()))} cells and the reference: {few} runs if every cell is decided at the first "
-        f"look, {many} if none is; fewer where the climb ends early.",
+        f"look, {many} if none is; fewer where the climb ends early or starts where the noise scale points.",
+        *_extra_lines(plan),
         f"Samples: {samples[0]:.3g} to {samples[1]:.3g} million.",
         f"Training time with {concurrent_trials} at once, as timed here: about {seconds[0] / 60:.1f} to "
         f"{seconds[1] / 60:.1f} minutes, evaluation and start-up (about half a minute) not counted.",
     ]
 
 
+def _extra_lines(plan: SearchPlan) -> list[str]:
+    """What comes on top only where the search ends in a certain way."""
+    tests, seeds = plan.bisection.most_tests(plan.batch_sizes), "-".join(str(2 * n) for n in plan.criterion.looks)
+    extra = [
+        f"up to {tests} cells an optimizer to bracket the limit to a ratio of {plan.resolution:g}" if tests else "",
+        f"{seeds} runs for the controls of a VR optimizer that wins"
+        if plan.controls and any(map(is_vr, plan.optimizers))
+        else "",
+    ]
+    return [f"Not counted: {', and '.join(filter(None, extra))}."] if any(extra) else []
+
+
 def _rule_lines(plan: SearchPlan, metric: str) -> list[str]:
     rule = plan.criterion
     margin = f"{100 * rule.margin:g} % of the reference's {metric}" if rule.relative else f"{rule.margin:g} of {metric}"
-    level = rule.alpha / len(plan.optimizers) / len(rule.looks)
-    powers = [f"{smallest_detectable_margin(n, level):.2f} with {n} seeds" for n in rule.looks]
+    share = Ladder(plan.batch_sizes, bisection=plan.bisection).share(plan.batch_sizes[0])
+    own = replace(rule, alpha=rule.alpha / len(plan.optimizers) * share)
+    half = replace(own, alpha=own.alpha / 2)
+    chances = [f"{100 * acceptance(own, margin):.0f} % at {margin:g}" for margin in _MARGINS]
     return [
         f"Margin: {margin}; alpha {rule.alpha:g} over {len(plan.optimizers)} optimizers and {len(rule.looks)} looks.",
-        f"An equal candidate is accepted 80 % of the time if the margin is {' or '.join(powers)} standard deviations "
-        "over seeds (unpaired; pairing does better).",
+        f"An equal candidate is accepted 80 % of the time if the margin is {smallest_margin(own):.2f} standard "
+        f"deviations over seeds ({smallest_margin(half):.2f} where the climb starts higher up with half of the level).",
+        f"By the margin in standard deviations: {', '.join(chances)}"
+        + (", more often where paired seeds go together." if rule.paired else "."),
     ]
 
 
@@ -104,4 +127,4 @@ def _settled(finder: Finder, cell: Cell) -> bool:
     if run is not None:
         return run.verdict is not None
     ladder = finder.ladders.get(cell.optimizer)
-    return cell != finder.plan.reference_cell and ladder is not None and ladder.propose() is None
+    return cell != finder.plan.reference_cell and ladder is not None and not ladder.may_come(cell.batch_size)

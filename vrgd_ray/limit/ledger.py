@@ -1,4 +1,4 @@
-"""The search's own record on disk: the plan, then one line per finished job. What `--resume` goes by."""
+"""The search on disk: the plan, a line per finished job, the plan again if extended. What `--resume` goes by."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from vrgd_ray.config import require
+from vrgd_ray.limit.continuation import as_saved, check_continues
 from vrgd_ray.limit.criterion import Verdict
 from vrgd_ray.search.job import Cell, Job
 from vrgd_ray.training.result import TrainingResult
@@ -22,7 +22,7 @@ class Ledger:
         self.path = path
 
     def read(self, plan: dict[str, Any]) -> dict[str, tuple[Job, TrainingResult]]:
-        """The finished jobs of the same plan by key; none where the ledger has not begun.
+        """The finished jobs of the same plan, or one it extends, by key; none where the ledger has not begun.
 
         Raises:
             ConfigError: the ledger holds another plan; the message names what differs.
@@ -30,21 +30,17 @@ class Ledger:
         lines = self._read()
         if not lines:
             return {}
-        saved, own = lines[0]["plan"], json.loads(json.dumps(plan))
-        differing = _differences(own, saved)
-        require(
-            not differing,
-            f"cannot resume the search in {self.path.parent} with {'; '.join(differing)}; repeat its command, "
-            "or choose another --name.",
-        )
-        pairs = [(Job.from_dict(line["job"]), TrainingResult.from_dict(line["result"])) for line in lines[1:]]
+        check_continues(plan, self.saved_plan(), str(self.path.parent))
+        jobs = [line for line in lines if "job" in line]
+        pairs = [(Job.from_dict(line["job"]), TrainingResult.from_dict(line["result"])) for line in jobs]
         return {job.key: (job, result) for job, result in pairs}
 
-    def begin(self, plan: dict[str, Any]) -> None:
-        """Write the plan as the first line, unless an earlier start has."""
-        if not self._read():
+    def begin(self, plan: dict[str, Any]) -> int:
+        """Write the plan, unless it stands there already; return how often it has been extended since the first."""
+        if self.saved_plan() != as_saved(plan):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self._append({"search_id": self.search_id, "plan": plan})
+        return sum("plan" in line for line in self._read()) - 1
 
     @cached_property
     def search_id(self) -> str:
@@ -53,9 +49,9 @@ class Ledger:
         return str(lines[0]["search_id"]) if lines else uuid.uuid4().hex
 
     def saved_plan(self) -> dict[str, Any]:
-        """The plan the ledger was begun with; empty where there is none."""
-        lines = self._read()
-        return dict(lines[0]["plan"]) if lines else {}
+        """The plan as last extended; empty where there is none."""
+        plans = [line["plan"] for line in self._read() if "plan" in line]
+        return dict(plans[-1]) if plans else {}
 
     def job_started(self, job: Job) -> None:
         """Nothing to keep: an unfinished job is repeated."""
@@ -82,15 +78,3 @@ class Ledger:
         if rest:
             self.path.write_text(complete + "\n" if complete else "")
         return [json.loads(line) for line in complete.splitlines()]
-
-
-def _differences(own: dict[str, Any], saved: dict[str, Any]) -> list[str]:
-    """ "trials = 16 (it was 8)" for every value that differs, those of nested dicts by their own names."""
-    found = []
-    for name, value in own.items():
-        before = saved.get(name)
-        if isinstance(value, dict) and isinstance(before, dict):
-            found += _differences(value, before)
-        elif value != before:
-            found.append(f"{name} = {value} (it was {before})")
-    return found

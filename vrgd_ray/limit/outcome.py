@@ -11,9 +11,12 @@ from typing import Any
 from vrgd_ray.config import Recipe
 from vrgd_ray.limit.arm import Arm
 from vrgd_ray.limit.contest import Contest
-from vrgd_ray.limit.criterion import smallest_detectable_margin
+from vrgd_ray.limit.continuation import total_alpha
+from vrgd_ray.limit.criterion import Comparison, smallest_detectable_margin
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.insights import parameter_importances, series, tuning
+from vrgd_ray.limit.power import acceptance, smallest_margin
+from vrgd_ray.limit.scale_controls import ScaleControls
 from vrgd_ray.search.job import Cell
 from vrgd_ray.training.loop import count_steps
 
@@ -48,16 +51,22 @@ def build_outcome(
         "mode": finder.pipeline.mode,
         "margin": plan.criterion.margin,
         "relative_margin": plan.criterion.relative,
-        "alpha": plan.criterion.alpha,
-        "level_per_look": finder.cell_criterion.level,
-        "paired": finder.cell_criterion.paired,
+        "alpha": finder.alpha,
+        "continuation": finder.continuation,
+        "alpha_total": total_alpha(plan.criterion.alpha, finder.continuation),
+        "level_per_look": finder.climb_criterion.level,
+        "paired": finder.climb_criterion.paired,
         "looks": list(plan.criterion.looks),
         "optimizers": list(plan.optimizers),
         "batch_sizes": list(plan.batch_sizes),
         "num_train_samples": plan.num_train_samples,
+        "resolution": plan.resolution,
+        "noise_scale": finder.noise_scale,
+        "starts": {name: ladder.start for name, ladder in finder.ladders.items()},
         "reference": _reference(finder),
         "control": _control(finder.control),
-        "cells": [_cell(finder, cell) for cell in plan.cells()],
+        "cells": [_cell(finder, cell) for cell in finder.cells()],
+        "controls": _scale_controls(finder.scale_controls),
         "largest": largest,
         "recommended": {"recipe": recommended, "command": train_command} if recommended else None,
         "power": _power(finder),
@@ -79,17 +88,10 @@ def _status(finder: Finder) -> str:
 
 
 def _largest(finder: Finder) -> dict[str, Any] | None:
-    """The largest batch any optimizer may claim; the better metric decides between equals."""
-    claims = [Cell(ladder.largest, o) for o, ladder in finder.ladders.items() if ladder.largest is not None]
-    if not claims:
+    """The largest batch any optimizer may claim."""
+    cell = finder.winner
+    if cell is None:
         return None
-
-    def rank(cell: Cell) -> tuple[int, float]:
-        contest = finder.runs[cell].contest
-        comparison = contest.comparison if contest else None
-        return cell.batch_size, comparison.difference if comparison else 0.0
-
-    cell = max(claims, key=rank)
     contest = finder.runs[cell].contest
     recipe = contest.arm.recipe.to_dict() if contest else None
     return {"batch_size": cell.batch_size, "optimizer": cell.optimizer, "recipe": recipe}
@@ -110,11 +112,25 @@ def _control(control: Contest | None) -> dict[str, Any]:
     return {"values": values, **_comparison(control), "verdict": _verdict(control)}
 
 
+def _scale_controls(controls: ScaleControls | None) -> dict[str, Any] | None:
+    """The controls of a VR cell that won; null where none did."""
+    if controls is None:
+        return None
+    cell = controls.winner.cell
+    facts: dict[str, Any] = {"batch_size": cell.batch_size, "optimizer": cell.optimizer}
+    for role, arm in controls.arms.items():
+        comparison = _numbers(controls.comparison(role))
+        facts[role] = {"values": _values(arm), **comparison, "verdict": controls.finding(role)}
+    return facts | {"level": controls.criterion.alpha}
+
+
 def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
     run = finder.runs.get(cell)
     contest = run.contest if run else None
     study = run.tuning.study if run else None
     recipe = finder.plan.reference.with_values(batch_size=cell.batch_size, optimizer=cell.optimizer)
+    ladder = finder.ladders.get(cell.optimizer)
+    criterion = finder.criterion_of(cell)
     return {
         "batch_size": cell.batch_size,
         "optimizer": cell.optimizer,
@@ -124,7 +140,9 @@ def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
         **_arm_facts(finder, contest.arm if contest else None, recipe),
         **_comparison(contest),
         "verdict": (run.verdict if run else None) or "not tested",
-        "claim": finder.ladders[cell.optimizer].claim(cell.batch_size),
+        "claim": ladder.claim(cell.batch_size) if ladder else "not tested",
+        "alpha": criterion.alpha if ladder else None,
+        "level_per_look": criterion.level if ladder else None,
         "reason": run.reason if run else None,
     }
 
@@ -152,7 +170,10 @@ def _values(arm: Arm | None) -> list[float]:
 
 
 def _comparison(contest: Contest | None) -> dict[str, Any]:
-    comparison = contest.comparison if contest else None
+    return _numbers(contest.comparison if contest else None)
+
+
+def _numbers(comparison: Comparison | None) -> dict[str, Any]:
     names = ("difference", "lower", "upper", "degenerate")
     return {name: getattr(comparison, name) if comparison else None for name in names}
 
@@ -162,17 +183,23 @@ def _verdict(contest: Contest | None) -> str:
 
 
 def _power(finder: Finder) -> dict[str, Any] | None:
-    """Spread over the reference's seeds, and the smallest margin either look would accept with 80 % power."""
+    """Spread over the reference's seeds, and what equal cells could be accepted with, at the level of the climb."""
     values = _values(finder.reference)
     if len(values) < 2:
         return None
-    std, level = statistics.stdev(values), finder.cell_criterion.level
-    detectable = {f"detectable_{n}": std * smallest_detectable_margin(n, level) for n in finder.plan.criterion.looks}
-    return {"seed_std": std, **detectable}
+    rule = finder.climb_criterion
+    std, margin = statistics.stdev(values), rule.margin * (statistics.fmean(values) if rule.relative else 1.0)
+    return {
+        "seed_std": std,
+        **{f"detectable_{n}": std * smallest_detectable_margin(n, rule.level) for n in rule.looks},
+        "detectable": std * smallest_margin(rule),
+        "margin_in_std": margin / std if std > 0 else None,
+        "acceptance": acceptance(rule, margin / std) if std > 0 else None,
+    }
 
 
 def _cost(finder: Finder, seconds: float) -> dict[str, Any]:
-    results = [result for _, result in finder.finished.values()]
+    results = [result for _, result in finder.trained.values()]
     return {
         "samples": sum(result.samples for result in results),
         "seconds": seconds,

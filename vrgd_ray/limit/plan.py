@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from vrgd_ray.config import Recipe, check_batch_groups, nearest, require
+from vrgd_ray.limit.bisection import RUNGS_ONLY, Bisection
 from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.optim.registry import base_of, names
 from vrgd_ray.pipeline import Pipeline
@@ -52,15 +54,17 @@ class SearchPlan:
     """Overrides of the search spaces, as given to --set."""
     width: int = 1
     """Trials of a cell suggested ahead of their predecessors' results."""
+    resolution: float = RUNGS_ONLY
+    """Ratio of batch sizes down to which the limit is bracketed; 2 tries the rungs only."""
+    controls: bool = True
+    """Whether a VR optimizer that wins is trained again with scales that know nothing."""
 
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_optimizers()
-        overrides = parse_overrides(self.settings)
-        groups = overrides["num_groups"].choices if "num_groups" in overrides else (self.reference.num_groups,)
-        require(bool(groups), "--set num_groups takes a value or a list of values, not a range.")
+        require(bool(self.group_counts), "--set num_groups takes a value or a list of values, not a range.")
         for batch_size in self.batch_sizes:
-            for num_groups in groups:
+            for num_groups in self.group_counts:
                 check_batch_groups(batch_size, num_groups)
             count_steps(self.reference.with_values(batch_size=batch_size), self.num_train_samples)
 
@@ -70,6 +74,7 @@ class SearchPlan:
         require(self.seed >= 0, f"seed = {self.seed} must be at least 0.")
         require(self.width >= 1, f"concurrent_trials = {self.width} must be at least 1.")
         require(bool(self.batch_sizes), "batch_sizes is empty.")
+        Bisection(resolution=self.resolution)
 
     def _check_optimizers(self) -> None:
         valid = list(names())
@@ -81,6 +86,17 @@ class SearchPlan:
             f"the pipeline's reference uses {self.reference.optimizer}; the reference must be a base optimizer, "
             f"as {base_of(self.reference.optimizer)}.",
         )
+
+    @property
+    def group_counts(self) -> tuple[int, ...]:
+        """Every num_groups that a trial may have."""
+        overrides = parse_overrides(self.settings)
+        return overrides["num_groups"].choices if "num_groups" in overrides else (self.reference.num_groups,)
+
+    @property
+    def bisection(self) -> Bisection:
+        """How a bracket of batch sizes is refined."""
+        return Bisection(resolution=self.resolution, unit=math.lcm(*self.group_counts))
 
     @property
     def reference_cell(self) -> Cell:

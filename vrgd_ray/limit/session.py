@@ -63,6 +63,8 @@ class SearchSession:
     """Of the data as this process reads it, for the report."""
     max_seconds: float | None = None
     """Time after which no further job is started."""
+    max_samples: int | None = None
+    """Training samples, over all starts of the search, that no further job may exceed."""
 
     def run(self, make_display: Callable[[Callable[[], Finder]], Display]) -> dict[str, Any]:
         """Search, and write `result.json`, `best.yaml` and `report.html` whatever ends it.
@@ -80,10 +82,12 @@ class SearchSession:
         with self.folder.claim(), self.connect():
             recorded = ledger.read(self.plan.to_dict())
             self.tracker.start(name=self.folder.path.name, search_id=ledger.search_id, params=self._params())
-            ledger.begin(self.plan.to_dict())
+            continuation = ledger.begin(self.plan.to_dict())
             display = make_display(lambda: finder)
             listeners: list[Listener] = [ledger, TrackingListener(self.tracker), display]
-            finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
+            finder = Finder(
+                self.plan, self.pipeline, listeners, recorded, self.max_seconds, self.max_samples, continuation
+            )
             jobs = TerminableSource(finder, lambda: self._end_at_once(finder, display, started))
             try:
                 self._search(jobs, display)

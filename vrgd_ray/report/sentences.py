@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from vrgd_ray.report.gain import gain_sentence
 from vrgd_ray.report.reading import (
     VR_PREFIX,
     Cell,
@@ -49,6 +50,7 @@ def caveats(result: Result) -> list[str]:
     """Sentences without which the headline would say too much; empty for a clean search."""
     found = [
         _status_sentence(result),
+        _continued_sentence(result),
         _open_end(result),
         _exploratory_sentence(result),
         _no_spread_sentence(result),
@@ -78,7 +80,8 @@ def scale_sentence(result: Result) -> str:
     if control_failed(result):
         return f"Whether {_listed(pairs)} moves the limit cannot be told: the margin is too tight for the seeds."
     so_far = "" if result.get("status", "finished") == "finished" else "So far: "
-    return so_far + " ".join(_moved(result, name, name.removeprefix(VR_PREFIX)) for name in pairs)
+    moved = so_far + " ".join(_moved(result, name, name.removeprefix(VR_PREFIX)) for name in pairs)
+    return f"{moved} {gain_sentence(result)}".rstrip()
 
 
 def _comparison(result: Result, cell: Cell) -> str:
@@ -114,6 +117,16 @@ def _status_sentence(result: Result) -> str:
         return ""
     why = f" ({str(reason).rstrip('.')})" if reason else ""
     return f"The search {'failed' if status == 'failed' else f'was {status}'} before its end{why}; so much is known."
+
+
+def _continued_sentence(result: Result) -> str:
+    times_continued, total = result.get("continuation"), result.get("alpha_total")
+    if not times_continued or total is None:
+        return ""
+    return (
+        f"The search was continued after a verdict had been seen, at a level of {100 * result['alpha']:.3g} %; over "
+        f"all its verdicts the chance of a wrong claim is {100 * total:.3g} %."
+    )
 
 
 def _thin_tuning_sentence(result: Result) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import optuna
 
-from vrgd_ray.search.space import Override, SearchSpace, SpaceContext, describe, suggest, uses
+from vrgd_ray.search.space import Override, SearchSpace, SpaceContext, describe, suggest
 
 _RANDOM_TRIALS = 4
 """Trials before the sampler models the results; few, since a cell has few."""
@@ -40,7 +40,7 @@ class CellStudy:
         self.space, self.context, self.overrides = space, context, dict(overrides or {})
         self.mode, self.num_trials, self.width = mode, num_trials, max(1, width)
         self._study = _create_study(mode, zlib.crc32(f"{seed}/{context.optimizer}/{context.batch_size}".encode()))
-        self._first = [self._without_overridden(values) for values in first]
+        self._first = [self._within_overrides(values) for values in first]
         self._enqueue()
         self._trials: list[optuna.trial.Trial] = []
         self._told = 0
@@ -84,8 +84,8 @@ class CellStudy:
         scored = [(-sign * value, index) for index, value in self.results.items() if value is not None]
         return (min(scored)[1], -sign * min(scored)[0]) if scored else None
 
-    def _without_overridden(self, values: dict[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if name not in self.overrides}
+    def _within_overrides(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {n: v for n, v in values.items() if n not in self.overrides or self.overrides[n].contains(v)}
 
     def _enqueue(self) -> None:
         asked = describe(self.space, self.context, self.overrides)
@@ -102,15 +102,3 @@ def _create_study(mode: str, seed: int) -> optuna.Study:
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
     sampler = optuna.samplers.TPESampler(seed=seed, n_startup_trials=_RANDOM_TRIALS, multivariate=True, group=True)
     return optuna.create_study(direction="maximize" if mode == "max" else "minimize", sampler=sampler)
-
-
-def first_guesses(context: SpaceContext) -> list[dict[str, Any]]:
-    """Points every cell tries first: the reference recipe, its learning rate scaled by the square root of the batch
-    ratio, then by the ratio itself. None where the reference is of another optimizer family."""
-    if not context.same_family:
-        return []
-    reference = context.reference
-    names = ("weight_decay", "warmup_fraction", "schedule", "gsnr_lower", "gsnr_upper", "gsnr_beta")
-    values = {name: getattr(reference, name) for name in names if uses(context.optimizer, name)}
-    factors = [1.0] if context.batch_ratio == 1 else [math.sqrt(context.batch_ratio), context.batch_ratio]
-    return [{**values, "lr": reference.lr * factor} for factor in factors]

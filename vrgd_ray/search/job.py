@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 from vrgd_ray.config import Recipe
 from vrgd_ray.training.result import Split
 
-Role = Literal["search", "reference", "confirm", "control"]
+Role = Literal["search", "reference", "confirm", "control", "constant", "shuffled"]
 
 
 class Cell(NamedTuple):
@@ -27,16 +27,20 @@ class Job:
     cell: Cell
     """The cell it serves."""
     role: Role
-    """search: a trial on validation data; reference, confirm, control: a fresh seed on test data."""
+    """search: a trial on validation data; every other: a fresh seed on test data. control is the reference on other
+    seeds, constant and shuffled are a VR cell whose scale knows nothing (`Recipe.gsnr_control`)."""
     index: int
     """Number of the trial or seed within its role."""
     recipe: Recipe
     """What to train."""
+    edition: int = 0
+    """How often a continued search has asked for this trial or seed before with another recipe."""
 
     @property
     def key(self) -> str:
         """Unique name within a search, the same when the search is resumed."""
-        return f"{self.role}/{self.cell.optimizer}/{self.cell.batch_size}/{self.index}"
+        edition = f"/edition-{self.edition}" if self.edition else ""
+        return f"{self.role}/{self.cell.optimizer}/{self.cell.batch_size}/{self.index}{edition}"
 
     @property
     def split(self) -> Split:
@@ -45,7 +49,8 @@ class Job:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dict for JSON and for Ray."""
-        return {"cell": list(self.cell), "role": self.role, "index": self.index, "recipe": self.recipe.to_dict()}
+        values = {"cell": list(self.cell), "role": self.role, "index": self.index, "recipe": self.recipe.to_dict()}
+        return values | ({"edition": self.edition} if self.edition else {})
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Job:
@@ -55,4 +60,5 @@ class Job:
             role=values["role"],
             index=values["index"],
             recipe=Recipe.from_dict(values["recipe"]),
+            edition=values.get("edition", 0),
         )

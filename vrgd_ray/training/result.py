@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 Split = Literal["validation", "test"]
@@ -42,6 +43,14 @@ class TrainingResult:
     """Gradient noise scale over the run, samples; None while unresolved."""
     curve: list[Progress] = field(default_factory=list)
     """Evaluations on the way, on validation data."""
+
+    def checked(self, metric: str) -> TrainingResult:
+        """This result, or where it claims to have gone well without a finite `metric`, a broken one that says so."""
+        value = self.metrics.get(metric, math.nan)
+        if self.diverged or math.isfinite(value):
+            return self
+        known = f"{metric} = {value}, which is not finite" if metric in self.metrics else "nothing for its metric"
+        return replace(self, metrics={}, diverged=True, error=f"the run gave {known}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dict for JSON."""

@@ -1,0 +1,65 @@
+"""Going on with a search under a larger plan: what may be larger, and what the looks taken before cost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from vrgd_ray.config import require
+
+_MAY_GROW: dict[str, Callable[[Any, Any], bool]] = {
+    "trials": lambda new, old: new >= old,
+    "seeds": lambda new, old: new >= old,
+    "looks": lambda new, old: all(n >= o for n, o in zip(new, old, strict=True)),
+    "batch_sizes": lambda new, old: set(new) >= set(old),
+    "resolution": lambda new, old: new <= old,
+}
+"""Fields of a plan that a continuation may change, and in which direction."""
+
+
+def check_continues(plan: dict[str, Any], saved: dict[str, Any], where: str) -> None:
+    """Refuse a plan that is neither the saved one nor an extension of it.
+
+    An extension has more trials, more seeds, further batch sizes or a finer resolution, and nothing else.
+
+    Raises:
+        ConfigError: naming every value that differs in another way.
+    """
+    changes = _changes(as_saved(plan), as_saved(saved))
+    refused = [f"{name} = {new} (it was {old})" for name, new, old in changes if not _grows(name, new, old)]
+    require(
+        not refused,
+        f"cannot resume the search in {where} with {'; '.join(refused)}; repeat its command (more trials, seeds or "
+        "batch sizes, or a finer resolution, would do), or choose another --name.",
+    )
+
+
+def as_saved(plan: dict[str, Any]) -> dict[str, Any]:
+    """The plan as it comes back from JSON."""
+    found: dict[str, Any] = json.loads(json.dumps(plan))
+    return found
+
+
+def total_alpha(alpha: float, continuations: int) -> float:
+    """Chance of a wrong claim in any verdict of a search that has been continued so often.
+
+    Every continuation has seen the verdicts before it and tests at half their level: alpha + alpha/2 + alpha/4 + ...
+    """
+    return alpha * (2.0 - 0.5**continuations)
+
+
+def _grows(name: str, new: Any, old: Any) -> bool:
+    return name in _MAY_GROW and old is not None and _MAY_GROW[name](new, old)
+
+
+def _changes(own: dict[str, Any], saved: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Name, new and old value of everything that differs, those of nested dicts by their own names."""
+    found = []
+    for name, value in own.items():
+        before = saved.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            found += _changes(value, before)
+        elif value != before:
+            found.append((name, value, before))
+    return found
