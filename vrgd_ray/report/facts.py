@@ -61,13 +61,15 @@ def _reference(result: Result) -> str:
 
 
 def _power(result: Result) -> str:
-    power, units, looks = result.get("power") or {}, Units.of(result), result.get("looks") or []
+    power, units = result.get("power") or {}, Units.of(result)
     if not power.get("seed_std"):
         return ""
-    known = [(seeds, power.get(f"detectable_{seeds}")) for seeds in looks]
-    margins = [f"{units.amount(value, 1)} with {seeds} seeds" for seeds, value in known if value is not None]
     text = f"seeds spread by {units.amount(power['seed_std'], 1)}"
-    return f"{text}; an equal batch passes 4 times in 5 from a margin of {', '.join(margins)}" if margins else text
+    if power.get("acceptance") is not None:
+        text += f"; an equal batch passes with a chance of {power['acceptance']:.0%}"
+    if power.get("detectable") is not None:
+        text += f", and 4 times in 5 from a margin of {units.amount(power['detectable'], 1)}"
+    return text
 
 
 def _useful_batch(result: Result) -> str:
