@@ -119,13 +119,13 @@ def _train(
     from vrgd_ray.training.worker import WorkerGroup, connect, train_on_workers
 
     default_name = f"{options.config.resolve().parent.name}-train"
-    folder = RunFolder.choose(options.output, options.name, default_name, resume=False)
+    folder = RunFolder.choose(options.output, options.name, default_name, resume=False, storage=options.storage)
     tracker = cli.create_tracker(options.tracking_uri, options.experiment, options.output)
     group = WorkerGroup(
         num_workers=workers[0] if workers[0] == workers[1] else workers,
         checkpoint_every=options.checkpoint_every,
         gpus_per_worker=options.gpus_per_worker,
-        storage=cli.run_storage(options.storage, folder.path),
+        storage=folder.storage,
         name="train",
     )
     needs = {"GPU": workers[0] * options.gpus_per_worker} if options.gpus_per_worker else {"CPU": float(workers[0])}

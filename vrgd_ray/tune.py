@@ -272,7 +272,9 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.training.worker import connect
 
     default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
-    folder = RunFolder.choose(options.output, options.name, default_name, resume=options.resume)
+    folder = RunFolder.choose(
+        options.output, options.name, default_name, resume=options.resume, storage=options.storage
+    )
     resources = TrialResources(
         workers=options.workers_per_trial,
         gpus_per_worker=options.gpus_per_worker,
@@ -285,7 +287,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         render_report=render_html,
         tracker=cli.create_tracker(options.tracking_uri, options.experiment, options.output),
         resources=resources,
-        storage=cli.run_storage(options.storage, folder.path),
+        storage=folder.storage,
         command=cli.command_line("tune"),
         max_seconds=None if options.max_hours is None else options.max_hours * 3600,
         # Nested training without the dashboard's agent was seen to stall; a search without it starts sooner.

@@ -38,10 +38,16 @@ def run(folder, *arguments, module="tune"):
     return status, (folder / "output.txt").read_text()
 
 
-def wait_for_runs(folder, process, count, name="digits"):
+def ledger(folder, name="digits"):
+    """The finished jobs as the ledger holds them."""
+    paths = sorted((folder / "runs" / name / "ledger").glob("*.json"))
+    return [record for path in paths if "job" in (record := json.loads(path.read_text()))]
+
+
+def wait_for_runs(folder, process, count, ledger="runs/digits/ledger"):
     """Return once the ledger holds so many finished runs."""
-    ledger, deadline = folder / "runs" / name / "ledger.jsonl", time.monotonic() + 120
-    while not ledger.exists() or ledger.read_text().count("\n") <= count:
+    deadline = time.monotonic() + 120
+    while len(list((folder / ledger).glob("*.json"))) <= count:
         assert process.poll() is None, (folder / "output.txt").read_text()
         assert time.monotonic() < deadline, (folder / "output.txt").read_text()
         time.sleep(0.05)

@@ -1,10 +1,11 @@
 """`vrgd tune` on the digits with a tiny budget, through Ray, Optuna and a real MLflow database."""
 
-import json
 import os
 import re
 import signal
+import subprocess
 from collections import Counter
+from contextlib import suppress
 
 import commands
 import pytest
@@ -74,7 +75,7 @@ def test_report_is_one_page_with_the_verdict(finished):
 def test_mlflow_holds_one_parent_and_one_run_for_every_training_run(finished):
     folder = finished[0]
     runs = commands.tracked_runs(folder)
-    ledger = [json.loads(line) for line in (folder / "runs/digits/ledger.jsonl").read_text().splitlines()][1:]
+    ledger = commands.ledger(folder)
     (parent,) = [run for run in runs if run.data.tags["role"] == "parent"]
     children = [run for run in runs if run is not parent]
     assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
@@ -127,7 +128,39 @@ def test_killed_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
     status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
     assert status == 0, output
     assert commands.verdicts(commands.result(tmp_path)) == commands.verdicts(commands.result(finished[0]))
-    lines = [json.loads(line) for line in (tmp_path / "runs/digits/ledger.jsonl").read_text().splitlines()]
-    keys = [f"{job['role']}/{job['cell']}/{job['index']}" for job in (line["job"] for line in lines[1:])]
+    keys = [
+        f"{job['role']}/{job['cell']}/{job['index']}" for job in (record["job"] for record in commands.ledger(tmp_path))
+    ]
     assert len(keys) == len(set(keys))
     assert {run.info.status for run in commands.tracked_runs(tmp_path)} == {"FINISHED"}
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 2 MB, which a user can fill; skipped where the tests may not mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("may not mount a file system")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_the_search_with_a_sentence_and_it_can_be_resumed(finished, small_disk, tmp_path):
+    filler = small_disk / "filler"
+    process = commands.start(tmp_path, *commands.SMALL, "--storage", str(small_disk))
+    commands.wait_for_runs(tmp_path, process, 4, ledger=small_disk / "digits" / "ledger")
+    with filler.open("wb") as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+    assert process.wait(timeout=60) == 1, (tmp_path / "output.txt").read_text()
+    output = (tmp_path / "output.txt").read_text()
+    assert re.search(r"vrgd tune: cannot write to .*: No space left on device\. .*--resume", output)
+    assert "Traceback" not in output
+    filler.unlink()
+    status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
+    assert status == 0, output
+    assert commands.verdicts(commands.result(tmp_path)) == commands.verdicts(commands.result(finished[0]))

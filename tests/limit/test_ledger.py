@@ -1,54 +1,143 @@
-"""The search's own record: append, read back, survive a kill in the middle of a line."""
+"""The search's own record: append, read back, survive a kill in the middle of a record and a full disk."""
 
 import json
+import os
+import resource
+import subprocess
+import sys
 
 import pytest
+from pyarrow import fs
 from simulation import plan, search
 
-from vrgd_ray.config import ConfigError
+from vrgd_ray.config import ConfigError, StorageError
 from vrgd_ray.limit.ledger import Ledger
 
 
-def test_what_was_written_comes_back(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+@pytest.fixture(params=["local", "subtree", "memory"])
+def open_ledger(request, tmp_path):
+    """The same ledger again and again: on a disk, below a folder of a file system, and in an object store."""
+    files = {
+        "local": lambda: None,
+        "subtree": lambda: fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()),
+        "memory": lambda: fs.FileSystem.from_uri("mock:///")[0],
+    }[request.param]()
+    folder = str(tmp_path / "ledger") if files is None else "run/ledger"
+    return lambda: Ledger(folder, files)
+
+
+def records(ledger):
+    store = ledger._store
+    return store._files, store._paths()
+
+
+def cut_short(ledger, number):
+    """Leave a record as a kill, or a write that was not atomic, may leave it."""
+    files, paths = records(ledger)
+    with files.open_input_stream(paths[number]) as stream:
+        content = stream.read()
+    with files.open_output_stream(paths[number]) as stream:
+        stream.write(content[:-40])
+
+
+def test_what_was_written_comes_back(open_ledger):
+    ledger = open_ledger()
     assert ledger.read(plan().to_dict()) == {}
+    assert not ledger.begun
     ledger.begin(plan().to_dict())
     finder = search(limits={"adamw": 64}, listeners=[ledger])
-    assert Ledger(ledger.path).read(plan().to_dict()) == finder.finished
+    assert open_ledger().begun
+    assert open_ledger().read(plan().to_dict()) == finder.finished
 
 
-def test_a_line_cut_short_is_dropped_and_the_ledger_goes_on(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+def test_a_record_cut_short_is_dropped_and_the_ledger_goes_on(open_ledger):
+    ledger = open_ledger()
     ledger.begin(plan().to_dict())
     finder = search(limits={"adamw": 64}, listeners=[ledger])
-    text = ledger.path.read_text()
-    ledger.path.write_text(text[: len(text) - 40])
-    recorded = Ledger(ledger.path).read(plan().to_dict())
-    assert len(recorded) == len(finder.finished) - 1
-    search(limits={"adamw": 64}, listeners=[ledger], recorded=recorded)
-    assert Ledger(ledger.path).read(plan().to_dict()) == finder.finished
+    cut_short(ledger, -1)
+    cut_short(ledger, 5)
+    recorded = open_ledger().read(plan().to_dict())
+    assert len(recorded) == len(finder.finished) - 2
+    search(limits={"adamw": 64}, listeners=[open_ledger()], recorded=recorded)
+    assert open_ledger().read(plan().to_dict()) == finder.finished
 
 
-def test_killed_before_the_plan_was_written_begins_afresh(tmp_path):
-    path = tmp_path / "ledger.jsonl"
-    path.write_text('{"search_id": "ab')
-    assert Ledger(path).read(plan().to_dict()) == {}
-    Ledger(path).begin(plan().to_dict())
-    assert Ledger(path).saved_plan()["trials"] == 4
+def test_killed_before_the_plan_was_whole_begins_afresh(open_ledger):
+    open_ledger().begin(plan().to_dict())
+    cut_short(open_ledger(), 0)
+    assert open_ledger().read(plan().to_dict()) == {}
+    open_ledger().begin(plan().to_dict())
+    assert open_ledger().saved_plan()["trials"] == 4
 
 
-def test_another_plan_is_refused_naming_what_differs(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+def test_results_without_a_plan_are_refused(open_ledger):
+    ledger = open_ledger()
+    ledger.begin(plan().to_dict())
+    search(limits={"adamw": 64}, listeners=[ledger])
+    cut_short(ledger, 0)
+    with pytest.raises(ConfigError, match=r"the plan in .* cannot be read"):
+        open_ledger().read(plan().to_dict())
+
+
+def test_another_plan_is_refused_naming_what_differs(open_ledger):
+    ledger = open_ledger()
     ledger.begin(plan().to_dict())
     with pytest.raises(ConfigError, match=r"trials = 16 \(it was 4\)"):
         ledger.read(plan(trials=16).to_dict())
 
 
-def test_search_id_stays(tmp_path):
-    ledger = Ledger(tmp_path / "ledger.jsonl")
+def test_search_id_stays(open_ledger):
+    ledger = open_ledger()
     ledger.begin(plan().to_dict())
-    first = ledger.search_id
-    again = Ledger(ledger.path)
+    again = open_ledger()
     again.begin(plan().to_dict())
-    assert again.search_id == first
-    assert json.loads(ledger.path.read_text().splitlines()[0])["search_id"] == first
+    assert again.search_id == ledger.search_id
+    assert len(records(again)[1]) == 1
+
+
+def test_only_one_search_at_a_time(open_ledger):
+    with open_ledger().claim(), pytest.raises(ConfigError, match="choose another --name"), open_ledger().claim():
+        pass
+    with open_ledger().claim():
+        pass
+
+
+def test_the_claim_of_a_killed_process_is_taken_over_and_that_of_another_machine_is_not():
+    files = fs.FileSystem.from_uri("mock:///")[0]
+    files.create_dir("ledger")
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+
+    def leave(host):
+        with files.open_output_stream("ledger/owner.json") as stream:
+            stream.write(json.dumps({"host": host, "process": ended.pid}).encode())
+
+    leave(os.uname().nodename)
+    with Ledger("ledger", files).claim():
+        pass
+    leave("elsewhere")
+    with pytest.raises(ConfigError, match=r"on elsewhere.*delete ledger/owner.json"), Ledger("ledger", files).claim():
+        pass
+
+
+def test_a_storage_that_cannot_be_used_is_refused():
+    with pytest.raises(ConfigError, match=r"the storage nonsense://x cannot be used: .*--storage"):
+        Ledger("nonsense://x")
+
+
+def test_a_full_disk_says_so_and_leaves_every_record_whole(tmp_path):
+    """A limit on the size of files is a disk that has no room for one more block."""
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.begin(plan().to_dict())
+    search(limits={"adamw": 64}, listeners=[ledger])
+    before = ledger.read(plan().to_dict())
+    (job, result) = next(iter(before.values()))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
+    try:
+        with pytest.raises(StorageError, match=r"cannot write to .*ledger: File too large\. .*--resume"):
+            ledger.job_finished(job, result, replayed=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert Ledger(tmp_path / "ledger").read(plan().to_dict()) == before
+    assert all(path.suffix == ".json" for path in (tmp_path / "ledger").iterdir())

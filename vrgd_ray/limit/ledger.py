@@ -1,25 +1,44 @@
-"""The search's own record on disk: the plan, then one line per finished job. What `--resume` goes by."""
+"""The search's own record in the storage: the plan, then every finished job. What `--resume` goes by."""
 
 from __future__ import annotations
 
 import json
-import os
 import uuid
-from functools import cached_property
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from pyarrow import fs
+
 from vrgd_ray.config import require
 from vrgd_ray.limit.criterion import Verdict
+from vrgd_ray.limit.record_store import RecordStore
 from vrgd_ray.search.job import Cell, Job
 from vrgd_ray.training.result import TrainingResult
 
 
 class Ledger:
-    """Append-only JSON lines; a line cut short by a kill is dropped when read."""
+    """Append-only: a record is an object of its own, and one that a kill cut short counts as never written."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, location: Path | str, files: fs.FileSystem | None = None) -> None:
+        """Use a folder or pyarrow URI, or a folder within the file system given."""
+        self.location = str(location)
+        self._store = RecordStore(self.location, files)
+        self._records: list[dict[str, Any]] | None = None
+        self._new_id = uuid.uuid4().hex
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been written, as of now."""
+        return not self._store.empty
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Keep other searches out for the time of the context.
+
+        Raises:
+            ConfigError: another one has claimed it.
+        """
+        return self._store.claim()
 
     def read(self, plan: dict[str, Any]) -> dict[str, tuple[Job, TrainingResult]]:
         """The finished jobs of the same plan by key; none where the ledger has not begun.
@@ -27,35 +46,34 @@ class Ledger:
         Raises:
             ConfigError: the ledger holds another plan; the message names what differs.
         """
-        lines = self._read()
-        if not lines:
-            return {}
-        saved, own = lines[0]["plan"], json.loads(json.dumps(plan))
-        differing = _differences(own, saved)
+        self._records = None  # whoever held the claim before may have written since
+        jobs = [record for record in self._known() if "job" in record]
+        saved, own = self.saved_plan(), json.loads(json.dumps(plan))
+        require(bool(saved) or not jobs, f"the plan in {self.location} cannot be read; choose another --name.")
+        differing = _differences(own, saved) if saved else []
         require(
             not differing,
-            f"cannot resume the search in {self.path.parent} with {'; '.join(differing)}; repeat its command, "
+            f"cannot resume the search in {self.location} with {'; '.join(differing)}; repeat its command, "
             "or choose another --name.",
         )
-        pairs = [(Job.from_dict(line["job"]), TrainingResult.from_dict(line["result"])) for line in lines[1:]]
+        pairs = [(Job.from_dict(record["job"]), TrainingResult.from_dict(record["result"])) for record in jobs]
         return {job.key: (job, result) for job, result in pairs}
 
     def begin(self, plan: dict[str, Any]) -> None:
-        """Write the plan as the first line, unless an earlier start has."""
-        if not self._read():
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._append({"search_id": self.search_id, "plan": plan})
+        """Write the plan, unless an earlier start has written the same."""
+        if self.saved_plan() != json.loads(json.dumps(plan)):
+            self._append({"search_id": self.search_id, "plan": plan}, "plan")
 
-    @cached_property
+    @property
     def search_id(self) -> str:
         """Name of the search for other systems, the same for every start of it."""
-        lines = self._read()
-        return str(lines[0]["search_id"]) if lines else uuid.uuid4().hex
+        saved = (record["search_id"] for record in self._known() if "plan" in record)
+        return str(next(saved, self._new_id))
 
     def saved_plan(self) -> dict[str, Any]:
-        """The plan the ledger was begun with; empty where there is none."""
-        lines = self._read()
-        return dict(lines[0]["plan"]) if lines else {}
+        """The plan last written; empty where there is none."""
+        plans = [record["plan"] for record in self._known() if "plan" in record]
+        return dict(plans[-1]) if plans else {}
 
     def job_started(self, job: Job) -> None:
         """Nothing to keep: an unfinished job is repeated."""
@@ -63,25 +81,21 @@ class Ledger:
     def job_finished(self, job: Job, result: TrainingResult, *, replayed: bool) -> None:
         """Append the result."""
         if not replayed:
-            self._append({"job": job.to_dict(), "result": result.to_dict()})
+            self._append({"job": job.to_dict(), "result": result.to_dict()}, job.key.replace("/", "-"))
 
     def cell_decided(self, cell: Cell, verdict: Verdict, *, control: bool) -> None:
         """Nothing to keep: verdicts follow from the results."""
 
-    def _append(self, line: dict[str, Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+    def _known(self) -> list[dict[str, Any]]:
+        if self._records is None:
+            self._records = self._store.read()
+        return self._records
 
-    def _read(self) -> list[dict[str, Any]]:
-        if not self.path.exists():
-            return []
-        text = self.path.read_text()
-        complete, _, rest = text.rpartition("\n")
-        if rest:
-            self.path.write_text(complete + "\n" if complete else "")
-        return [json.loads(line) for line in complete.splitlines()]
+    def _append(self, record: dict[str, Any], label: str) -> None:
+        self._known()
+        self._store.append(record, label)
+        if "plan" in record:
+            self._known().append(json.loads(json.dumps(record)))
 
 
 def _differences(own: dict[str, Any], saved: dict[str, Any]) -> list[str]:

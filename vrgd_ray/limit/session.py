@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any, NoReturn, Protocol
 
 import yaml
 
+from vrgd_ray.config import StorageError
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.folder import RunFolder
 from vrgd_ray.limit.listener import Listener
 from vrgd_ray.limit.outcome import build_outcome
 from vrgd_ray.limit.plan import SearchPlan
+from vrgd_ray.limit.record_store import write_whole
 from vrgd_ray.limit.termination import EXIT_TERMINATED, TerminableSource
 from vrgd_ray.limit.tracking_listener import TrackingListener
 from vrgd_ray.pipeline import Pipeline, PipelineSource
@@ -70,6 +73,7 @@ class SearchSession:
 
         Raises:
             ConfigError: the folder holds another search, or the tracking server cannot be reached.
+            StorageError: the disk is full, or the storage cannot be written to.
         """
         started = time.monotonic()
         ledger = self.folder.ledger
@@ -78,7 +82,7 @@ class SearchSession:
         with self.folder.claim(), self.connect():
             recorded = ledger.read(self.plan.to_dict())
             self.tracker.start(name=self.folder.path.name, search_id=ledger.search_id, params=self._params())
-            ledger.begin(self.plan.to_dict())
+            self.folder.begin(self.plan)
             display = make_display(lambda: finder)
             listeners: list[Listener] = [ledger, TrackingListener(self.tracker), display]
             finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
@@ -92,7 +96,12 @@ class SearchSession:
     def _search(self, jobs: TerminableSource, display: Display) -> None:
         source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
         with display, suppress(KeyboardInterrupt):
-            run_search(jobs, source, self.resources, storage=self.storage)
+            try:
+                run_search(jobs, source, self.resources, storage=self.storage)
+            except OSError as error:  # Ray's own files in the storage
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise StorageError(self.storage, error) from error
 
     def _end_at_once(self, finder: Finder, display: Display, started: float) -> NoReturn:
         """Write what is known and leave without another word to Ray: on SIGTERM its processes may be gone already."""
@@ -110,19 +119,28 @@ class SearchSession:
             train_command=f"python -m vrgd_ray.train --config {shlex.quote(str(best))}",
             seconds=seconds,
         )
-        files = [self._save("result.json", json.dumps(result, indent=2))]
-        if result["recommended"]:
-            files.append(self._save("best.yaml", self._best(result["recommended"]["recipe"])))
-        files.append(self._save("report.html", self.render_report(result)))
-        metrics = {name: float(value) for name, value in result["cost"].items()}
-        if result["largest"]:
-            metrics["largest_batch_size"] = float(result["largest"]["batch_size"])
-        self.tracker.finish(_STATUS[result["status"]], metrics=metrics, artifacts=files)
+        files: list[Path] = []
+        try:
+            files.extend(self._files(result))
+        finally:
+            metrics = {name: float(value) for name, value in result["cost"].items()}
+            if result["largest"]:
+                metrics["largest_batch_size"] = float(result["largest"]["batch_size"])
+            self.tracker.finish(_STATUS[result["status"]], metrics=metrics, artifacts=files)
         return result
+
+    def _files(self, result: dict[str, Any]) -> Iterator[Path]:
+        yield self._save("result.json", json.dumps(result, indent=2))
+        if result["recommended"]:
+            yield self._save("best.yaml", self._best(result["recommended"]["recipe"]))
+        yield self._save("report.html", self.render_report(result))
 
     def _save(self, name: str, text: str) -> Path:
         path = self.folder.path / name
-        path.write_text(text)
+        try:
+            write_whole(path, text.encode())
+        except OSError as error:
+            raise StorageError(str(path), error) from error
         return path
 
     def _best(self, recipe: dict[str, Any]) -> str:

@@ -70,6 +70,7 @@ class SourceSearcher(Searcher):  # type: ignore[misc]
         super().__init__(metric=_PAYLOAD, mode="max")
         self.source, self.concurrent_trials = source, concurrent_trials
         self.running: dict[str, Job] = {}
+        self._failure: Exception | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tune pickles the searcher for a restore that we never do: the ledger holds all that a resumed search needs.
@@ -77,6 +78,8 @@ class SourceSearcher(Searcher):  # type: ignore[misc]
 
     def suggest(self, trial_id: str) -> Any:
         """The next job as a trial's config, None to be asked again, or FINISHED."""
+        if self._failure is not None:
+            raise self._failure
         if len(self.running) >= self.concurrent_trials:
             return None
         job = self.source.next_job()
@@ -92,9 +95,15 @@ class SourceSearcher(Searcher):  # type: ignore[misc]
             return
         payload = (result or {}).get(_PAYLOAD)
         if payload is None:
-            self.source.observe(job, broken_result(RuntimeError("the trial's process was lost")))
+            self._observe(job, broken_result(RuntimeError("the trial's process was lost")))
         else:
-            self.source.observe(job, TrainingResult.from_dict(json.loads(payload)))
+            self._observe(job, TrainingResult.from_dict(json.loads(payload)))
+
+    def _observe(self, job: Job, result: TrainingResult) -> None:
+        try:
+            self.source.observe(job, result)
+        except Exception as error:  # raised here, Tune would take it for the trial's failure and train that again
+            self._failure = error
 
     def save(self, checkpoint_path: str) -> None:
         """Nothing: the ledger holds all that a resumed search needs."""
