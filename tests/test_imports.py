@@ -41,7 +41,9 @@ MAY_IMPORT = {
 ONLY_IN = {
     "ray": {
         "vrgd_ray/training/worker.py",
+        "vrgd_ray/search/pruning.py",
         "vrgd_ray/search/study.py",
+        "vrgd_ray/search/tune_context.py",
         "vrgd_ray/limit/finder.py",
         "vrgd_ray/tune.py",
         "vrgd_ray/train.py",

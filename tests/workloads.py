@@ -108,6 +108,19 @@ class SlowAlone(Blobs):
         return super().loss(model, batch)
 
 
+class NotingProcess(Blobs):
+    """Writes the id of each process that builds its model, one line a run, to `folder`/processes."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+
+    def build_model(self):
+        with (self.folder / "processes").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return super().build_model()
+
+
 class NanMetric(Blobs):
     """Trains well, but its metric is not a number."""
 

@@ -76,6 +76,13 @@ def _add_workload(group: Any) -> None:
     group.add_argument(
         "--trials", type=int, default=8, help="trials in every cell, the reference's included (default: %(default)s)"
     )
+    group.add_argument(
+        "--no-prune",
+        action="store_false",
+        dest="prune",
+        help="train every trial to its end; else those that fall behind are stopped, which depends on timing, so that "
+        "only a search without pruning can be repeated exactly. Trials with several workers are never pruned",
+    )
     group.add_argument("--seed", type=int, default=0, help="seed of the whole search (default: %(default)s)")
 
 
@@ -177,6 +184,7 @@ def _build_plan(options: argparse.Namespace, pipeline: Pipeline, pipeline_args: 
         criterion=_criterion(options, pipeline),
         seed=options.seed,
         settings=tuple(options.settings),
+        prune=options.prune,
         width=_default_concurrency(options) if options.concurrent_trials is None else options.concurrent_trials,
     )
 

@@ -25,7 +25,10 @@ class CellTuning:
 
     def observe(self, job: Job, result: TrainingResult) -> None:
         """Take the result of a trial."""
-        self.study.tell(job.index, None if result.diverged else result.metrics[self.metric])
+        if result.pruned:
+            self.study.tell_pruned(job.index, result.samples, result.metrics[self.metric])
+        else:
+            self.study.tell(job.index, None if result.diverged else result.metrics[self.metric])
         if result.error:
             self.errors.append(result.error)
 

@@ -25,6 +25,7 @@ from vrgd_ray.limit.record_store import write_whole
 from vrgd_ray.limit.termination import EXIT_TERMINATED, TerminableSource
 from vrgd_ray.limit.tracking_listener import TrackingListener
 from vrgd_ray.pipeline import Pipeline, PipelineSource
+from vrgd_ray.search.pruning import CellPruner
 from vrgd_ray.search.study import TrialResources, run_search
 from vrgd_ray.tracking.tracker import Status, Tracker
 
@@ -97,11 +98,16 @@ class SearchSession:
         source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
         with display, suppress(KeyboardInterrupt):
             try:
-                run_search(jobs, source, self.resources, storage=self.storage)
+                run_search(jobs, source, self.resources, storage=self.storage, pruner=self._pruner(jobs.finder))
             except OSError as error:  # Ray's own files in the storage
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 raise StorageError(self.storage, error) from error
+
+    def _pruner(self, finder: Finder) -> CellPruner | None:
+        if not self.plan.prune or self.resources.workers > 1:
+            return None
+        return CellPruner(self.pipeline.metric, self.pipeline.mode, finder.recorded.values())
 
     def _end_at_once(self, finder: Finder, display: Display, started: float) -> NoReturn:
         """Write what is known and leave without another word to Ray: on SIGTERM its processes may be gone already."""

@@ -14,6 +14,8 @@ def training_record(
 ) -> RunRecord:
     """The record of a finished run; `tags` say what it was for."""
     outcome = {"diverged": "true"} if result.diverged else {}
+    if result.pruned:
+        outcome["pruned"] = "true"
     if result.error:
         outcome["error"] = result.error
     cost = {"steps": float(result.steps), "samples": float(result.samples), "seconds": result.seconds}
@@ -25,5 +27,5 @@ def training_record(
         metrics=result.metrics | cost,
         series=[(point.samples, point.metrics) for point in result.curve],
         seconds=result.seconds,
-        status="FAILED" if result.diverged else "FINISHED",
+        status="FAILED" if result.diverged else "KILLED" if result.pruned else "FINISHED",
     )

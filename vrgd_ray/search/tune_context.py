@@ -1,0 +1,73 @@
+"""A Tune trial, in one process, as the training loop sees it."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from ray import tune
+
+from vrgd_ray.search.pruning import report_of
+from vrgd_ray.training.checkpoint import load_state, save_state
+from vrgd_ray.training.context import StateFunction
+from vrgd_ray.training.result import Progress, TrainingResult
+
+PAYLOAD = "payload"
+"""Field of a report that holds the result as JSON: in the last report, or in the one at which the trial is pruned."""
+
+
+@dataclass
+class TuneContext:
+    """Reports evaluations to the pruner, and saves the state now and then, so that a lost node costs little."""
+
+    device: torch.device
+    prune_on: str | None
+    """Metric that decides whether the trial goes on; None for one that is never pruned."""
+    checkpoint_every: float = 60.0
+    """Seconds between checkpoints."""
+    rank: int = 0
+    world_size: int = 1
+    _saved: float = field(default_factory=time.monotonic)
+
+    def initial_state(self) -> dict[str, Any] | None:
+        """The last checkpoint of this trial, where its node was lost."""
+        checkpoint = tune.get_checkpoint()
+        if checkpoint is None:
+            return None
+        with checkpoint.as_directory() as directory:
+            return load_state(Path(directory))
+
+    def report(self, progress: Progress, state: StateFunction) -> None:
+        """Tell the pruner, with the result as it would be if the trial ended here; a pruned trial does not return."""
+        if self.prune_on is not None and progress.step < progress.total_steps:
+            result = pruned_result(progress, state())
+            tune.report({PAYLOAD: json.dumps(result.to_dict()), **report_of(progress, self.prune_on)})
+
+    def checkpoint_due(self) -> bool:
+        """When the last one is old enough."""
+        return time.monotonic() - self._saved >= self.checkpoint_every
+
+    def checkpoint(self, state: StateFunction) -> None:
+        """Save the state where the trial's next process finds it."""
+        with tempfile.TemporaryDirectory() as name:
+            save_state(Path(name), state())
+            tune.report({PAYLOAD: ""}, checkpoint=tune.Checkpoint.from_directory(name))
+        self._saved = time.monotonic()
+
+
+def pruned_result(progress: Progress, state: dict[str, Any]) -> TrainingResult:
+    """The result of a run that is stopped at an evaluation: what it cost, and how far it came."""
+    return TrainingResult(
+        metrics=progress.metrics,
+        pruned=True,
+        steps=progress.step,
+        samples=progress.samples,
+        seconds=state["seconds"],
+        noise_scale=progress.metrics.get("noise_scale"),
+        curve=[Progress(**point) for point in state["curve"]],
+    )
