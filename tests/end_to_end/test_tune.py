@@ -77,8 +77,13 @@ def test_mlflow_holds_one_parent_and_one_run_for_every_training_run(finished):
     runs = commands.tracked_runs(folder)
     ledger = commands.ledger(folder)
     (parent,) = [run for run in runs if run.data.tags["role"] == "parent"]
-    children = [run for run in runs if run is not parent]
-    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
+    cells = {run.info.run_id: run for run in runs if run.data.tags["role"] == "cell"}
+    assert {run.data.tags["mlflow.parentRunId"] for run in cells.values()} == {parent.info.run_id}
+    children = [run for run in runs if run is not parent and run.info.run_id not in cells]
+    for run in children:
+        cell = cells[run.data.tags["mlflow.parentRunId"]]
+        for name in ("batch_size", "optimizer"):
+            assert run.data.tags[name] == cell.data.tags[name]
     assert Counter(run.data.tags["role"] for run in children) == Counter(line["job"]["role"] for line in ledger)
     assert {run.info.status for run in runs} == {"FINISHED"}
     for run in children:
@@ -87,6 +92,27 @@ def test_mlflow_holds_one_parent_and_one_run_for_every_training_run(finished):
         assert "accuracy" in run.data.metrics
     decided = [run for run in children if run.data.tags["role"] in ("confirm", "control")]
     assert all(run.data.tags["verdict"] in ("accept", "reject", "inconclusive") for run in decided)
+
+
+def test_mlflow_shows_in_every_cell_what_decided_it(finished):
+    cells = {
+        (int(run.data.tags["batch_size"]), run.data.tags["optimizer"]): run.data
+        for run in commands.tracked_runs(finished[0])
+        if run.data.tags["role"] == "cell"
+    }
+    found = commands.result(finished[0])
+    tested = [cell for cell in found["cells"] if cell["verdict"] != "not tested"]
+    assert set(cells) == {(32, "adamw")} | {(cell["batch_size"], cell["optimizer"]) for cell in tested}
+    for cell in tested:
+        data = cells[cell["batch_size"], cell["optimizer"]]
+        assert data.tags["verdict"] == cell["verdict"]
+        assert data.params == {name: str(value) for name, value in cell["recipe"].items()}
+        assert data.metrics["difference"] == pytest.approx(cell["difference"])
+        assert data.metrics["lower"] == pytest.approx(cell["lower"])
+        assert data.metrics["final_accuracy"] == pytest.approx(cell["mean"])
+    reference = cells[32, "adamw"]
+    assert reference.tags["control_verdict"] == found["control"]["verdict"]
+    assert reference.metrics["control_difference"] == pytest.approx(found["control"]["difference"])
 
 
 def test_interrupted_by_ctrl_c_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
@@ -137,10 +163,10 @@ def test_killed_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 2 MB, which a user can fill; skipped where the tests may not mount one."""
+    """A file system of 16 MB, which a user can fill; skipped where the tests may not mount one."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", folder], capture_output=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", folder], capture_output=True)
     if mounted.returncode != 0:
         pytest.skip("may not mount a file system")
     yield folder
@@ -152,10 +178,9 @@ def test_a_full_disk_ends_the_search_with_a_sentence_and_it_can_be_resumed(finis
     filler = small_disk / "filler"
     process = commands.start(tmp_path, *commands.SMALL, "--storage", str(small_disk))
     commands.wait_for_runs(tmp_path, process, 4, ledger=small_disk / "digits" / "ledger")
-    with filler.open("wb") as file, suppress(OSError):
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
-            file.flush()
     assert process.wait(timeout=60) == 1, (tmp_path / "output.txt").read_text()
     output = (tmp_path / "output.txt").read_text()
     assert re.search(r"vrgd tune: cannot write to .*: No space left on device\. .*--resume", output)

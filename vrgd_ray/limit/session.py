@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 import yaml
 
 from vrgd_ray.config import StorageError
+from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.folder import RunFolder
 from vrgd_ray.limit.listener import Listener
@@ -25,6 +26,7 @@ from vrgd_ray.limit.record_store import write_whole
 from vrgd_ray.limit.termination import EXIT_TERMINATED, TerminableSource
 from vrgd_ray.limit.tracking_listener import TrackingListener
 from vrgd_ray.pipeline import Pipeline, PipelineSource
+from vrgd_ray.search.job import Cell
 from vrgd_ray.search.pruning import CellPruner
 from vrgd_ray.search.study import TrialResources, run_search
 from vrgd_ray.tracking.tracker import Status, Tracker
@@ -85,7 +87,11 @@ class SearchSession:
             self.tracker.start(name=self.folder.path.name, search_id=ledger.search_id, params=self._params())
             self.folder.begin(self.plan)
             display = make_display(lambda: finder)
-            listeners: list[Listener] = [ledger, TrackingListener(self.tracker), display]
+            listeners: list[Listener] = [
+                ledger,
+                TrackingListener(self.tracker, lambda *what: _contest(finder, *what)),
+                display,
+            ]
             finder = Finder(self.plan, self.pipeline, listeners, recorded, self.max_seconds)
             jobs = TerminableSource(finder, lambda: self._end_at_once(finder, display, started))
             try:
@@ -160,3 +166,7 @@ class SearchSession:
             "alpha": self.plan.criterion.alpha,
             "command": self.command,
         }
+
+
+def _contest(finder: Finder, cell: Cell, control: bool) -> Contest | None:
+    return finder.control if control else finder.runs[cell].contest
