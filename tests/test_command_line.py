@@ -46,6 +46,8 @@ REFUSED = [
     (["--resume"], "nothing to resume"),
     (["--tracking-uri", "nonsense://x"], "nonsense://x"),
     (["--tracking-uri", "http://127.0.0.1:9"], "http://127.0.0.1:9 cannot be used"),
+    (["--register", "mine", "--tracking-uri", "none"], "--register needs MLflow"),
+    (["--storage", "nonsense://x"], "the storage nonsense://x"),
     (["--optimizers", ""], "--optimizers is empty"),
     (["--margin", "100%"], "accepts anything"),
     (["--batch-sizes", "64", "--max-batch-size", "128"], "exclude each other"),

@@ -95,6 +95,27 @@ class Gated(Blobs):
         return super().loss(model, batch)
 
 
+class GatedTrials(Blobs):
+    """Every process stops at its 101st pass until `folder`/open is there, and counts its passes in a file.
+
+    Files are named after the process: `waiting-ID` once it waits, `passes-ID` with one byte for every pass.
+    """
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(dtype="float64")
+        self.folder, self.passes = Path(folder), 0
+
+    def loss(self, model, batch):
+        self.passes += 1
+        with (self.folder / f"passes-{os.getpid()}").open("a") as file:
+            file.write(".")
+        if self.passes == 101 and not (self.folder / "open").exists():
+            (self.folder / f"waiting-{os.getpid()}").touch()
+            while not (self.folder / "open").exists():
+                time.sleep(0.05)
+        return super().loss(model, batch)
+
+
 class SlowAlone(Blobs):
     """Takes `pace` seconds a pass while a single worker trains, so that a second one surely arrives before the end."""
 

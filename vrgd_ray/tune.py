@@ -130,6 +130,11 @@ def _add_output(group: Any) -> None:
     group.add_argument("--resume", action="store_true", help="go on with the run of this name where it stopped")
     group.add_argument("--dry-run", action="store_true", help="print plan and cost, train nothing")
     group.add_argument("--tracking-uri", help='MLflow server or database; "none" for no tracking; default: in --output')
+    group.add_argument(
+        "--register",
+        metavar="NAME",
+        help="register the recommended recipe's model in MLflow under this name; it is trained once more for that",
+    )
     group.add_argument("--experiment", default="vrgd", help="MLflow experiment (default: %(default)s)")
 
 
@@ -194,6 +199,8 @@ def _check_machines(options: argparse.Namespace, plan: SearchPlan) -> None:
     from vrgd_ray.config import require
     from vrgd_ray.training.batch_plan import BatchPlan
 
+    untracked = str(options.tracking_uri).lower() == "none"
+    require(not (options.register and untracked), "--register needs MLflow; leave out --tracking-uri none.")
     for name in ("workers_per_trial", "gpus_per_worker", "max_hours"):
         value = getattr(options, name)
         lowest = 1 if name == "workers_per_trial" else 0
@@ -297,6 +304,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         resources=resources,
         storage=folder.storage,
         command=cli.command_line("tune"),
+        register=options.register,
         max_seconds=None if options.max_hours is None else options.max_hours * 3600,
         # Nested training without the dashboard's agent was seen to stall; a search without it starts sooner.
         connect=lambda: connect(

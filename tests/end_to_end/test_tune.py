@@ -1,15 +1,27 @@
 """`vrgd tune` on the digits with a tiny budget, through Ray, Optuna and a real MLflow database."""
 
+import json
 import os
+import random
 import re
+import shutil
 import signal
 import subprocess
+import time
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 
 import commands
 import pytest
+import torch
 import yaml
+from mlflow import MlflowClient
+
+from vrgd_ray import Recipe
+from vrgd_ray.pipeline import load_pipeline
+from vrgd_ray.training.context import LocalContext
+from vrgd_ray.training.loop import TrainingRun
 
 
 @pytest.fixture(scope="module")
@@ -146,19 +158,42 @@ def test_sigterm_to_the_whole_group_writes_what_is_known_and_closes_the_tracking
 
 
 @pytest.mark.slow
-def test_killed_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
-    process = commands.start(tmp_path, *commands.SMALL)
-    commands.wait_for_runs(tmp_path, process, 9)
-    process.kill()
-    process.wait(timeout=60)
-    status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_killed_at_random_moments_and_resumed_it_reaches_the_same_verdict(kills, finished, tmp_path):
+    generator = random.Random(kills)
+    whole = commands.ledger(finished[0])
+    for moment in sorted(generator.choices(range(len(whole)), k=kills)):
+        process = commands.start(tmp_path, *commands.SMALL, *_resume(tmp_path))
+        commands.wait_for_runs(tmp_path, process, moment)
+        time.sleep(generator.uniform(0, 1))  # where between two records, and how far into a start, is left to chance
+        if process.poll() is None:
+            commands.kill(process)
+        _assert_no_half_written_record(tmp_path)
+    status, output = commands.run(tmp_path, *commands.SMALL, *_resume(tmp_path))
     assert status == 0, output
     assert commands.verdicts(commands.result(tmp_path)) == commands.verdicts(commands.result(finished[0]))
-    keys = [
-        f"{job['role']}/{job['cell']}/{job['index']}" for job in (record["job"] for record in commands.ledger(tmp_path))
-    ]
-    assert len(keys) == len(set(keys))
-    assert {run.info.status for run in commands.tracked_runs(tmp_path)} == {"FINISHED"}
+    assert sorted(_keys(commands.ledger(tmp_path))) == sorted(_keys(whole))
+    runs = commands.tracked_runs(tmp_path)
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert sorted(map(_identity, runs)) == sorted(map(_identity, commands.tracked_runs(finished[0])))
+
+
+def _resume(folder):
+    return ["--resume"] if (folder / "runs" / "digits").exists() else []
+
+
+def _keys(ledger):
+    return [f"{job['role']}/{job['cell']}/{job['index']}" for job in (record["job"] for record in ledger)]
+
+
+def _identity(run):
+    return run.data.tags.get("vrgd.key", "parent")
+
+
+def _assert_no_half_written_record(folder):
+    for path in (folder / "runs/digits/ledger").glob("*.json"):
+        json.loads(path.read_text())
 
 
 @pytest.fixture
@@ -189,3 +224,20 @@ def test_a_full_disk_ends_the_search_with_a_sentence_and_it_can_be_resumed(finis
     status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
     assert status == 0, output
     assert commands.verdicts(commands.result(tmp_path)) == commands.verdicts(commands.result(finished[0]))
+
+
+@pytest.mark.slow
+def test_the_recommended_model_is_registered_on_request(finished, tmp_path):
+    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+    status, output = commands.run(tmp_path, *commands.SMALL, "--resume", "--register", "digits-net")
+    assert status == 0, output
+    assert "Model:  digits-net, version 1" in output
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/runs/mlflow.db")
+    (version,) = client.search_model_versions("name = 'digits-net'")
+    folder = Path(client.download_artifacts(version.run_id, version.source.rpartition("/")[2], str(tmp_path)))
+    best = yaml.safe_load((folder / "best.yaml").read_text())
+    alone = TrainingRun(load_pipeline(best["pipeline"]), Recipe.from_dict(best["recipe"]), LocalContext())
+    alone.run("test")
+    registered = torch.load(folder / "state_dict.pt", weights_only=True)
+    for name, value in alone.module.state_dict().items():
+        torch.testing.assert_close(registered[name], value)

@@ -15,7 +15,7 @@ from typing import Any, NoReturn, Protocol
 
 import yaml
 
-from vrgd_ray.config import StorageError
+from vrgd_ray.config import Recipe, StorageError
 from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.folder import RunFolder
@@ -23,12 +23,14 @@ from vrgd_ray.limit.listener import Listener
 from vrgd_ray.limit.outcome import build_outcome
 from vrgd_ray.limit.plan import SearchPlan
 from vrgd_ray.limit.record_store import write_whole
+from vrgd_ray.limit.registration import write_model
 from vrgd_ray.limit.termination import EXIT_TERMINATED, TerminableSource
 from vrgd_ray.limit.tracking_listener import TrackingListener
 from vrgd_ray.pipeline import Pipeline, PipelineSource
 from vrgd_ray.search.job import Cell
 from vrgd_ray.search.pruning import CellPruner
 from vrgd_ray.search.study import TrialResources, run_search
+from vrgd_ray.search.trial import broken_result
 from vrgd_ray.tracking.tracker import Status, Tracker
 
 _STATUS: dict[str, Status] = {
@@ -65,6 +67,8 @@ class SearchSession:
     """Turns the result into a page."""
     connect: Callable[[], AbstractContextManager[None]]
     """Opens Ray for the time of the search."""
+    register: str | None = None
+    """Name under which the recommended recipe's model is registered; None for none."""
     max_seconds: float | None = None
     """Time after which no further job is started."""
 
@@ -98,7 +102,18 @@ class SearchSession:
                 self._search(jobs, display)
             finally:
                 result = self._write(finder, time.monotonic() - started)
+            if self.register is not None and result["recommended"] and result["status"] in ("finished", "stopped"):
+                print(self._registered(self.register, Recipe.from_dict(result["recommended"]["recipe"])))
         return result
+
+    def _registered(self, name: str, recipe: Recipe) -> str:
+        """Register the recipe's model; a line that says so, or why not: the search's answer stands either way."""
+        source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
+        try:
+            model = write_model(source, recipe, self.resources, storage=self.storage, folder=self.folder.path / "model")
+        except Exception as error:
+            return f"{name} was not registered: {broken_result(error).error}"
+        return self.tracker.register_model(name, [model, self.folder.path / "best.yaml"], recipe=recipe.to_dict())
 
     def _search(self, jobs: TerminableSource, display: Display) -> None:
         source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
