@@ -199,7 +199,7 @@ def _check_machines(options: argparse.Namespace, plan: SearchPlan) -> None:
     from vrgd_ray.config import require
     from vrgd_ray.training.batch_plan import BatchPlan
 
-    untracked = str(options.tracking_uri).lower() == "none"
+    untracked = (options.tracking_uri or "").lower() == "none"
     require(not (options.register and untracked), "--register needs MLflow; leave out --tracking-uri none.")
     for name in ("workers_per_trial", "gpus_per_worker", "max_hours"):
         value = getattr(options, name)

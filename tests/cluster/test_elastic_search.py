@@ -35,26 +35,26 @@ def job(index):
     return Job(cell=Cell(recipe.batch_size, recipe.optimizer), role="search", index=index, recipe=recipe)
 
 
-class Jobs:
-    """A source of three jobs."""
-
-    def __init__(self):
-        self.waiting, self.results = [job(index) for index in range(3)], {}
-
-    @property
-    def done(self):
-        return len(self.results) == 3
-
-    def next_job(self):
-        return self.waiting.pop(0) if self.waiting else None
-
-    def observe(self, job, result):
-        self.results[job.index] = result
-
-
 def start_search(folder):
     """Begin the search in a task, because nodes can only be added from the main thread."""
     pipeline = PipelineSource(name="workloads:GatedTrials", arguments={"folder": str(folder)}, search_path=str(TESTS))
+    jobs = [job(index) for index in range(3)]
+
+    class Jobs:
+        """A source of the jobs; in here, so that it travels whole."""
+
+        def __init__(self):
+            self.waiting, self.results = list(jobs), {}
+
+        @property
+        def done(self):
+            return len(self.results) == len(jobs)
+
+        def next_job(self):
+            return self.waiting.pop(0) if self.waiting else None
+
+        def observe(self, job, result):
+            self.results[job.index] = result
 
     @ray.remote(num_cpus=0)
     def search():

@@ -209,6 +209,7 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_full_disk_ends_the_search_with_a_sentence_and_it_can_be_resumed(finished, small_disk, tmp_path):
     filler = small_disk / "filler"
     process = commands.start(tmp_path, *commands.SMALL, "--storage", str(small_disk))
@@ -227,6 +228,7 @@ def test_a_full_disk_ends_the_search_with_a_sentence_and_it_can_be_resumed(finis
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_recommended_model_is_registered_on_request(finished, tmp_path):
     shutil.copytree(finished[0] / "runs", tmp_path / "runs")
     status, output = commands.run(tmp_path, *commands.SMALL, "--resume", "--register", "digits-net")

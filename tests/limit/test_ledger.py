@@ -5,13 +5,15 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from pyarrow import fs
-from simulation import plan, search
+from simulation import plan, search, train
 
 from vrgd_ray.config import ConfigError, StorageError
 from vrgd_ray.limit.ledger import Ledger
+from vrgd_ray.limit.outcome import build_outcome
 
 
 @pytest.fixture(params=["local", "subtree", "memory"])
@@ -93,6 +95,24 @@ def test_search_id_stays(open_ledger):
     again.begin(plan().to_dict())
     assert again.search_id == ledger.search_id
     assert len(records(again)[1]) == 1
+
+
+def test_a_pruned_trial_is_on_record_and_not_repeated(open_ledger):
+    def prune_third_trials(job):
+        whole = train(job, {"adamw": 64})
+        pruned = job.role == "search" and job.index == 2
+        return replace(whole, pruned=True, samples=whole.samples // 5) if pruned else whole
+
+    ledger = open_ledger()
+    ledger.begin(plan().to_dict())
+    finder = search(prune_third_trials, listeners=[ledger])
+    recorded = open_ledger().read(plan().to_dict())
+    pruned = [job for job, result in recorded.values() if result.pruned]
+    assert {(job.role, job.index) for job in pruned} == {("search", 2)}
+    cost = build_outcome(finder, name="", command="", train_command="", seconds=0.0)["cost"]
+    assert cost["samples"] == 8192 * (len(recorded) - len(pruned)) + 8192 // 5 * len(pruned)
+    resumed = search(lambda job: pytest.fail("a trial was repeated"), recorded=recorded)
+    assert resumed.finished == finder.finished
 
 
 def test_only_one_search_at_a_time(open_ledger):

@@ -50,30 +50,23 @@ def ray():
 
 
 def test_trials_that_fall_behind_are_pruned_and_the_others_are_what_they_would_have_been(tmp_path):
-    jobs = [*(job(index, 0.02) for index in range(4)), job(4, BLIND), job(5, 0.02), job(0, BLIND, role="confirm")]
+    """In one reused process, with a checkpoint at every step: none is taken for one of the next trial."""
+    jobs = [*(job(index, 0.02) for index in range(4)), job(4, BLIND), job(5, 0.03), job(0, BLIND, role="confirm")]
     source = Jobs(jobs)
-    run_search(source, BLOBS, TrialResources(), storage=str(tmp_path), pruner=CellPruner("accuracy", "max"))
+    noting = PipelineSource(name="workloads:NotingProcess", arguments={"folder": str(tmp_path)}, search_path=str(TESTS))
+    resources, pruner = TrialResources(checkpoint_every=0.0), CellPruner("accuracy", "max")
+    run_search(source, noting, resources, storage=str(tmp_path / "ray"), pruner=pruner)
+
     pruned = source.results.pop("search/adamw/24/4")
     assert (pruned.pruned, pruned.diverged, pruned.error) == (True, False, None)
     assert (pruned.steps, pruned.samples, len(pruned.curve)) == (8, 8 * 24, 2)
     assert pruned.metrics["accuracy"] == pruned.curve[-1].metrics["accuracy"] < 0.7
     assert pruned.seconds > 0
+    assert len(source.results) == 6
     for each in jobs:
-        if each.key in source.results:
+        if (found := source.results.get(each.key)) is not None:
             alone = train(Blobs(), each.recipe, LocalContext(), split=each.split)
-            found = source.results[each.key]
-            assert (found.pruned, found.metrics, found.steps) == (False, alone.metrics, 40)
-
-
-def test_processes_are_reused_also_after_a_pruned_trial_and_with_checkpoints(tmp_path):
-    """The checkpoint of one trial is not taken for that of the next in the same process."""
-    source = Jobs([*(job(index, 0.02) for index in range(4)), job(4, BLIND), job(5, 0.02), job(6, 0.03)])
-    resources = TrialResources(checkpoint_every=0.0)
-    noting = PipelineSource(name="workloads:NotingProcess", arguments={"folder": str(tmp_path)}, search_path=str(TESTS))
-    run_search(source, noting, resources, storage=str(tmp_path / "ray"), pruner=CellPruner("accuracy", "max"))
-    assert [result.error for result in source.results.values()] == [None] * 7
-    assert [key for key, result in source.results.items() if result.pruned] == ["search/adamw/24/4"]
-    assert source.results["search/adamw/24/5"].metrics == source.results["search/adamw/24/0"].metrics
+            assert (found.pruned, found.error, found.metrics, found.steps) == (False, None, alone.metrics, 40)
     processes = (tmp_path / "processes").read_text().split()
     assert len(processes) == 7
     assert len(set(processes)) == 1
