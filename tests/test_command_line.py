@@ -111,6 +111,12 @@ def test_help_states_the_default_margin_and_its_reason():
     assert "spread over seeds" in text
 
 
+def test_pruning_is_on_unless_switched_off_and_help_says_what_is_never_pruned():
+    parser = tune.build_parser()
+    assert (parser.parse_args([]).prune, parser.parse_args(["--no-prune"]).prune) == (True, False)
+    assert "several workers are never pruned" in " ".join(parser.format_help().split())
+
+
 def test_installed_command_has_both_subcommands(capsys):
     assert __main__.main(["--help"]) == 0
     assert "tune" in capsys.readouterr().out

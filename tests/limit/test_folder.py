@@ -50,6 +50,12 @@ def test_resumed_in_the_same_folder_the_storage_need_not_be_named_and_must_not_d
         choose(tmp_path / "runs", name="plain", resume=True, storage=str(tmp_path / "storage"))
 
 
+def test_a_place_that_cannot_be_written_to_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"cannot write to .*file/mine: Not a directory.*--output"):
+        begin(tmp_path / "file")
+
+
 def test_two_searches_with_one_name_at_once_are_refused_wherever_they_write(tmp_path):
     storage = str(tmp_path / "storage")
     with choose(tmp_path / "here", storage=storage).claim():

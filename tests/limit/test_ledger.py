@@ -140,6 +140,21 @@ def test_the_claim_of_a_killed_process_is_taken_over_and_that_of_another_machine
         pass
 
 
+def test_of_two_that_claim_at_once_one_is_refused(monkeypatch):
+    """The other's claim arrives between this one's look and its own claim."""
+    files = fs.FileSystem.from_uri("mock:///")[0]
+    ledger = Ledger("ledger", files)
+    write = ledger._store._write
+
+    def write_and_be_overtaken(name, record):
+        write(name, record)
+        write(name, {**record, "host": "elsewhere", "claim": "other"})
+
+    monkeypatch.setattr(ledger._store, "_write", write_and_be_overtaken)
+    with pytest.raises(ConfigError, match="on elsewhere"), ledger.claim():
+        pass
+
+
 def test_a_storage_that_cannot_be_used_is_refused():
     with pytest.raises(ConfigError, match=r"the storage nonsense://x cannot be used: .*--storage"):
         Ledger("nonsense://x")

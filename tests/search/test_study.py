@@ -67,6 +67,7 @@ def test_trials_that_fall_behind_are_pruned_and_the_others_are_what_they_would_h
         if (found := source.results.get(each.key)) is not None:
             alone = train(Blobs(), each.recipe, LocalContext(), split=each.split)
             assert (found.pruned, found.error, found.metrics, found.steps) == (False, None, alone.metrics, 40)
+    assert list((tmp_path / "ray").rglob("state.pt")) == []
     processes = (tmp_path / "processes").read_text().split()
     assert len(processes) == 7
     assert len(set(processes)) == 1

@@ -17,10 +17,16 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the folder this process's own; one that is left empty is removed again.
 
     Raises:
-        ConfigError: another search is running in it.
+        ConfigError: another search is running in it, or it cannot be written to.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK_FILE).open("w") as lock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK_FILE).open("w")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot write to {folder}: {error.strerror}; choose another --output or --storage."
+        ) from error
+    with file as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

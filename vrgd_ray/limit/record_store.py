@@ -6,6 +6,7 @@ import json
 import os
 import re
 import socket
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -60,11 +61,7 @@ class RecordStore:
         """
         if self._next is None:
             self._next = 1 + max((_number(path) for path in self._paths()), default=-1)
-        name = f"{self._next:06d}-{label}.json"
-        try:
-            self._write(name, json.dumps(record).encode())
-        except OSError as error:
-            raise StorageError(self.location, error) from error
+        self._write(f"{self._next:06d}-{label}.json", record)
         self._next += 1
 
     @contextmanager
@@ -78,17 +75,19 @@ class RecordStore:
             with locked(Path(self._folder)):
                 yield
             return
-        self._refuse_other_owner()
-        self._write(_OWNER, json.dumps({"host": socket.gethostname(), "process": os.getpid()}).encode())
+        mine = {"host": socket.gethostname(), "process": os.getpid(), "claim": uuid.uuid4().hex}
+        self._refuse_owner_but(None)
+        self._write(_OWNER, mine)
+        self._refuse_owner_but(mine)  # of two that come at once, the one that was overwritten goes
         try:
             yield
         finally:
             with suppress(OSError):
                 self._files.delete_file(f"{self._folder}/{_OWNER}")
 
-    def _refuse_other_owner(self) -> None:
+    def _refuse_owner_but(self, mine: dict[str, Any] | None) -> None:
         owner = self._read_one(f"{self._folder}/{_OWNER}")
-        if owner is None or (owner["host"] == socket.gethostname() and not _alive(owner["process"])):
+        if owner in (None, mine) or (owner["host"] == socket.gethostname() and not _alive(owner["process"])):
             return
         raise ConfigError(
             f"the search in {self.location} belongs to process {owner['process']} on {owner['host']}; if that has "
@@ -117,28 +116,38 @@ class RecordStore:
             return None
         return record
 
-    def _write(self, name: str, content: bytes) -> None:
+    def _write(self, name: str, record: dict[str, Any]) -> None:
+        content = json.dumps(record).encode()
         if self._local:
             write_whole(Path(self._folder) / name, content)
             return
-        self._files.create_dir(self._folder, recursive=True)
-        # A put: other readers see the object once the stream is closed, or never.
-        with self._files.open_output_stream(f"{self._folder}/{name}") as stream:
-            stream.write(content)
+        try:
+            self._files.create_dir(self._folder, recursive=True)
+            # A put: other readers see the object once the stream is closed, or never.
+            with self._files.open_output_stream(f"{self._folder}/{name}") as stream:
+                stream.write(content)
+        except OSError as error:
+            raise StorageError(self.location, error) from error
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that no reader, and no kill or loss of power, ever sees a part of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write a file so that no reader, and no kill or loss of power, ever sees a part of it.
+
+    Raises:
+        StorageError: there is no room for it, or it may not be written.
+    """
     partial = path.with_name(f".{path.name}.partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise StorageError(str(path.parent), error) from error
 
 
 def _number(path: str) -> int:

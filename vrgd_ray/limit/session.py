@@ -164,10 +164,7 @@ class SearchSession:
 
     def _save(self, name: str, text: str) -> Path:
         path = self.folder.path / name
-        try:
-            write_whole(path, text.encode())
-        except OSError as error:
-            raise StorageError(str(path), error) from error
+        write_whole(path, text.encode())
         return path
 
     def _best(self, recipe: dict[str, Any]) -> str:

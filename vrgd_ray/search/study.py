@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -117,6 +118,16 @@ class SourceSearcher(Searcher):  # type: ignore[misc]
         """Nothing, as for `save`."""
 
 
+class CheckpointCleaner(tune.Callback):  # type: ignore[misc]
+    """Deletes the checkpoint of a trial that has its result: nobody goes on from it any more."""
+
+    def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        """Delete it; one that cannot be deleted is left."""
+        if trial.checkpoint is not None:
+            with suppress(OSError):
+                trial.checkpoint.filesystem.delete_dir(trial.checkpoint.path)
+
+
 def run_search(
     source: JobSource,
     pipeline: PipelineSource,
@@ -158,6 +169,7 @@ def run_search(
             storage_path=storage,
             verbose=0,
             failure_config=tune.FailureConfig(max_failures=_MAX_FAILURES),
+            callbacks=[CheckpointCleaner()],
             checkpoint_config=tune.CheckpointConfig(num_to_keep=1),
         ),
     )
