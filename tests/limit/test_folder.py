@@ -24,10 +24,13 @@ def test_by_default_everything_is_in_the_runs_folder(tmp_path):
     assert folder.storage == str(tmp_path / "mine" / "ray")
 
 
-def test_with_a_storage_the_ledger_is_there(tmp_path):
-    folder = begin(tmp_path / "runs", storage=str(tmp_path / "storage"))
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_with_a_storage_the_ledger_is_there(scheme, tmp_path):
+    storage = f"{scheme}{tmp_path}/storage"
+    folder = begin(tmp_path / "runs", storage=storage)
     assert len(list((tmp_path / "storage" / "mine" / "ledger").iterdir())) == 1
-    assert folder.storage == str(tmp_path / "storage" / "mine")
+    assert folder.storage == f"{storage}/mine"
+    assert choose(tmp_path / "runs", resume=True).ledger.search_id == folder.ledger.search_id
 
 
 def test_resumed_on_another_machine_with_the_same_storage_and_name(tmp_path):
