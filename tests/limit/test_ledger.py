@@ -15,6 +15,9 @@ from vrgd_ray.config import ConfigError, StorageError
 from vrgd_ray.limit.ledger import Ledger
 from vrgd_ray.limit.outcome import build_outcome
 
+SMALL = {"batch_sizes": (32, 64), "optimizers": ("adamw",)}
+PLAN = plan(**SMALL).to_dict()
+
 
 @pytest.fixture(params=["local", "subtree", "memory"])
 def open_ledger(request, tmp_path):
@@ -44,74 +47,74 @@ def cut_short(ledger, number):
 
 def test_what_was_written_comes_back(open_ledger):
     ledger = open_ledger()
-    assert ledger.read(plan().to_dict()) == {}
+    assert ledger.read(PLAN) == {}
     assert not ledger.begun
-    ledger.begin(plan().to_dict())
-    finder = search(limits={"adamw": 64}, listeners=[ledger])
+    ledger.begin(PLAN)
+    finder = search(**SMALL, listeners=[ledger])
     assert open_ledger().begun
-    assert open_ledger().read(plan().to_dict()) == finder.finished
+    assert open_ledger().read(PLAN) == finder.finished
 
 
 def test_a_record_cut_short_is_dropped_and_the_ledger_goes_on(open_ledger):
     ledger = open_ledger()
-    ledger.begin(plan().to_dict())
-    finder = search(limits={"adamw": 64}, listeners=[ledger])
+    ledger.begin(PLAN)
+    finder = search(**SMALL, listeners=[ledger])
     cut_short(ledger, -1)
     cut_short(ledger, 5)
-    recorded = open_ledger().read(plan().to_dict())
+    recorded = open_ledger().read(PLAN)
     assert len(recorded) == len(finder.finished) - 2
-    search(limits={"adamw": 64}, listeners=[open_ledger()], recorded=recorded)
-    assert open_ledger().read(plan().to_dict()) == finder.finished
+    search(**SMALL, listeners=[open_ledger()], recorded=recorded)
+    assert open_ledger().read(PLAN) == finder.finished
 
 
 def test_killed_before_the_plan_was_whole_begins_afresh(open_ledger):
-    open_ledger().begin(plan().to_dict())
+    open_ledger().begin(PLAN)
     cut_short(open_ledger(), 0)
-    assert open_ledger().read(plan().to_dict()) == {}
-    open_ledger().begin(plan().to_dict())
+    assert open_ledger().read(PLAN) == {}
+    open_ledger().begin(PLAN)
     assert open_ledger().saved_plan()["trials"] == 4
 
 
 def test_results_without_a_plan_are_refused(open_ledger):
     ledger = open_ledger()
-    ledger.begin(plan().to_dict())
-    search(limits={"adamw": 64}, listeners=[ledger])
+    ledger.begin(PLAN)
+    search(**SMALL, listeners=[ledger])
     cut_short(ledger, 0)
     with pytest.raises(ConfigError, match=r"the plan in .* cannot be read"):
-        open_ledger().read(plan().to_dict())
+        open_ledger().read(PLAN)
 
 
 def test_another_plan_is_refused_naming_what_differs(open_ledger):
     ledger = open_ledger()
-    ledger.begin(plan().to_dict())
+    ledger.begin(PLAN)
     with pytest.raises(ConfigError, match=r"trials = 16 \(it was 4\)"):
-        ledger.read(plan(trials=16).to_dict())
+        ledger.read({**PLAN, "trials": 16})
 
 
 def test_search_id_stays(open_ledger):
     ledger = open_ledger()
-    ledger.begin(plan().to_dict())
+    ledger.begin(PLAN)
     again = open_ledger()
-    again.begin(plan().to_dict())
+    again.begin(PLAN)
     assert again.search_id == ledger.search_id
     assert len(records(again)[1]) == 1
 
 
 def test_a_pruned_trial_is_on_record_and_not_repeated(open_ledger):
     def prune_third_trials(job):
-        whole = train(job, {"adamw": 64})
+        whole = train(job, {})
         pruned = job.role == "search" and job.index == 2
         return replace(whole, pruned=True, samples=whole.samples // 5) if pruned else whole
 
     ledger = open_ledger()
-    ledger.begin(plan().to_dict())
-    finder = search(prune_third_trials, listeners=[ledger])
-    recorded = open_ledger().read(plan().to_dict())
+    ledger.begin(PLAN)
+    finder = search(prune_third_trials, listeners=[ledger], **SMALL)
+    recorded = open_ledger().read(PLAN)
     pruned = [job for job, result in recorded.values() if result.pruned]
     assert {(job.role, job.index) for job in pruned} == {("search", 2)}
     cost = build_outcome(finder, name="", command="", train_command="", seconds=0.0)["cost"]
     assert cost["samples"] == 8192 * (len(recorded) - len(pruned)) + 8192 // 5 * len(pruned)
-    resumed = search(lambda job: pytest.fail("a trial was repeated"), recorded=recorded)
+    resumed = search(lambda job: pytest.fail("a trial was repeated"), recorded=recorded, **SMALL)
     assert resumed.finished == finder.finished
 
 
@@ -163,9 +166,9 @@ def test_a_storage_that_cannot_be_used_is_refused():
 def test_a_full_disk_says_so_and_leaves_every_record_whole(tmp_path):
     """A limit on the size of files is a disk that has no room for one more block."""
     ledger = Ledger(tmp_path / "ledger")
-    ledger.begin(plan().to_dict())
-    search(limits={"adamw": 64}, listeners=[ledger])
-    before = ledger.read(plan().to_dict())
+    ledger.begin(PLAN)
+    search(**SMALL, listeners=[ledger])
+    before = ledger.read(PLAN)
     (job, result) = next(iter(before.values()))
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
@@ -174,5 +177,5 @@ def test_a_full_disk_says_so_and_leaves_every_record_whole(tmp_path):
             ledger.job_finished(job, result, replayed=False)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert Ledger(tmp_path / "ledger").read(plan().to_dict()) == before
+    assert Ledger(tmp_path / "ledger").read(PLAN) == before
     assert all(path.suffix == ".json" for path in (tmp_path / "ledger").iterdir())
