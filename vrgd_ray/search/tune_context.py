@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -53,10 +55,17 @@ class TuneContext:
         return time.monotonic() - self._saved >= self.checkpoint_every
 
     def checkpoint(self, state: StateFunction) -> None:
-        """Save the state where the trial's next process finds it."""
-        with tempfile.TemporaryDirectory() as name:
-            save_state(Path(name), state())
-            tune.report({PAYLOAD: ""}, checkpoint=tune.Checkpoint.from_directory(name))
+        """Save the state where the trial's next process finds it.
+
+        It is an insurance: where the storage takes none, full or not shared by all nodes, the trial goes on without.
+        """
+        try:
+            with tempfile.TemporaryDirectory() as name:
+                save_state(Path(name), state())
+                tune.report({PAYLOAD: ""}, checkpoint=tune.Checkpoint.from_directory(name))
+        except Exception as error:
+            print(f"no further checkpoints of this trial: {error}", file=sys.stderr)
+            self.checkpoint_every = math.inf
         self._saved = time.monotonic()
 
 
