@@ -1,4 +1,4 @@
-"""What a session makes of its settings, without a search."""
+"""When a session prunes trials."""
 
 import pytest
 from simulation import SimulatedPipeline, plan
