@@ -52,6 +52,8 @@ REFUSED = [
     (["--resume"], "nothing to resume"),
     (["--tracking-uri", "nonsense://x"], "nonsense://x"),
     (["--tracking-uri", "http://127.0.0.1:9"], "http://127.0.0.1:9 cannot be used"),
+    (["--register", "mine", "--tracking-uri", "none"], "--register needs MLflow"),
+    (["--storage", "nonsense://x"], "the storage nonsense://x"),
     (["--optimizers", ""], "--optimizers is empty"),
     (["--margin", "100%"], "accepts anything"),
     (["--batch-sizes", "64", "--max-batch-size", "128"], "exclude each other"),
@@ -127,6 +129,12 @@ def test_help_states_the_default_margin_and_its_reason():
     text = tune.build_parser().format_help()
     assert f"it is {tune.DEFAULT_MARGIN} of the" in text
     assert "spread over seeds" in text
+
+
+def test_pruning_is_on_unless_switched_off_and_help_says_what_is_never_pruned():
+    parser = tune.build_parser()
+    assert (parser.parse_args([]).prune, parser.parse_args(["--no-prune"]).prune) == (True, False)
+    assert "several workers are never pruned" in " ".join(parser.format_help().split())
 
 
 def test_installed_command_has_both_subcommands(capsys):

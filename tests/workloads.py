@@ -96,6 +96,27 @@ class Gated(Blobs):
         return super().loss(model, batch)
 
 
+class GatedTrials(Blobs):
+    """Every process stops at its 101st pass until `folder`/open is there, and counts its passes in a file.
+
+    Files are named after the process: `waiting-ID` once it waits, `passes-ID` with one byte for every pass.
+    """
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(dtype="float64")
+        self.folder, self.passes = Path(folder), 0
+
+    def loss(self, model, batch):
+        self.passes += 1
+        with (self.folder / f"passes-{os.getpid()}").open("a") as file:
+            file.write(".")
+        if self.passes == 101 and not (self.folder / "open").exists():
+            (self.folder / f"waiting-{os.getpid()}").touch()
+            while not (self.folder / "open").exists():
+                time.sleep(0.05)
+        return super().loss(model, batch)
+
+
 class SlowAlone(Blobs):
     """Takes `pace` seconds a pass while a single worker trains, so that a second one surely arrives before the end.
 
@@ -110,6 +131,19 @@ class SlowAlone(Blobs):
         several = torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1
         time.sleep(self.together if several else self.pace)
         return super().loss(model, batch)
+
+
+class NotingProcess(Blobs):
+    """Writes the id of each process that builds its model, one line a run, to `folder`/processes."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder = Path(folder)
+
+    def build_model(self):
+        with (self.folder / "processes").open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        return super().build_model()
 
 
 class NanMetric(Blobs):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vrgd_ray.tracking.tracker import Tracker
 
+EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
@@ -19,8 +20,8 @@ EXIT_INTERRUPTED = 130
 def run(
     main: Callable[[argparse.Namespace], int], parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> int:
-    """Parse the arguments and run `main`; a ConfigError becomes one sentence and exit status 2."""
-    from vrgd_ray.config import ConfigError
+    """Parse the arguments and run `main`; a ConfigError becomes one sentence and exit status 2, a StorageError 1."""
+    from vrgd_ray.config import ConfigError, StorageError
 
     parsed = parser.parse_args(arguments)
     try:
@@ -28,6 +29,9 @@ def run(
     except ConfigError as error:
         print(f"{parser.prog}: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
+    except StorageError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return EXIT_FAILED
     except KeyboardInterrupt:
         print(f"{parser.prog}: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
@@ -102,14 +106,6 @@ def create_tracker(tracking_uri: str | None, experiment: str, output: Path) -> T
         output.mkdir(parents=True, exist_ok=True)
         tracking_uri = f"sqlite:///{(output / 'mlflow.db').resolve()}"
     return MlflowTracker(tracking_uri, experiment)
-
-
-def run_storage(storage: str | None, folder: Path) -> str:
-    """Where Ray keeps this run's files: below the storage's folder or URI, by default inside the run's own folder."""
-    if storage is None:
-        return str((folder / "ray").resolve())
-    base = storage if "://" in storage else str(Path(storage).resolve())
-    return f"{base.rstrip('/')}/{folder.name}"
 
 
 def command_line(command: str) -> str:

@@ -14,6 +14,14 @@ class ConfigError(ValueError):
     """A value the user gave cannot be used; the message is one sentence that names field, value and remedy."""
 
 
+class StorageError(RuntimeError):
+    """The storage takes nothing more: a full disk, a bucket that cannot be reached. What was written is safe."""
+
+    def __init__(self, place: str, error: OSError) -> None:
+        reason = error.strerror or str(error).splitlines()[0]
+        super().__init__(f"cannot write to {place}: {reason}. Make room or mend it, then go on with --resume.")
+
+
 def require(condition: bool, message: str) -> None:
     """Raise `ConfigError(message)` unless the condition holds."""
     if not condition:

@@ -55,6 +55,8 @@ class ProgressDisplay:
             self.say(f"{describe(job)} failed: {result.error}")
         elif value is None:
             self.say(f"{describe(job)} diverged after {result.steps} steps")
+        elif result.pruned:
+            self.say(f"{describe(job)}: pruned at {self.metric} {value:.4g}, {result.steps} steps", quiet=replayed)
         elif job.role == "search":
             self._note_best(job.cell, value)
             self.say(f"{describe(job)}: {self.metric} {value:.4g} (best {self.best[job.cell]:.4g})", quiet=replayed)

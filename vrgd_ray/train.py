@@ -136,11 +136,12 @@ def _main(options: argparse.Namespace) -> int:
     folder, configuration = _choose_run(options)
     pipeline = load_pipeline(configuration.pipeline, configuration.pipeline_args)
     check_fits(configuration.recipe, pipeline.num_train_samples, workers[1])
-    group = _worker_group(options, workers, folder.path, pipeline.num_train_samples)
+    group = _worker_group(options, workers, folder.storage, pipeline.num_train_samples)
     tracker = cli.create_tracker(options.tracking_uri, options.experiment, options.output)
     tracker.check()
     # Whatever can be refused is refused before the run exists in MLflow.
     with folder.claim(), connect(options.address, needs=group.needs, wait=options.wait):
+        folder.note_storage()
         configuration.write(folder.path / CONFIGURATION_FILE)
         _open_tracked_run(tracker, folder.path.name, configuration)
         train = partial(_train, group, configuration, execution, tracker, pipeline.metric)
@@ -164,7 +165,9 @@ def _choose_run(options: argparse.Namespace) -> tuple[RunFolder, Configuration]:
         "--config is needed, a YAML file as the best.yaml of a search; or --resume with the --name of a run.",
     )
     default_name = f"{options.config.resolve().parent.name}-train" if options.config else ""
-    folder = RunFolder.choose(options.output, options.name, default_name, resume=options.resume)
+    folder = RunFolder.choose(
+        options.output, options.name, default_name, resume=options.resume, storage=options.storage
+    )
     begun_with = folder.path / CONFIGURATION_FILE
     require(not options.resume or begun_with.exists(), f"nothing to resume: {folder.path} holds no training run.")
     configuration = Configuration.read(options.config or begun_with)
@@ -197,7 +200,7 @@ def _parse_workers(text: str) -> tuple[int, int]:
 
 
 def _worker_group(
-    options: argparse.Namespace, workers: tuple[int, int], folder: Path, num_train_samples: int
+    options: argparse.Namespace, workers: tuple[int, int], storage: str, num_train_samples: int
 ) -> WorkerGroup:
     from vrgd_ray.config import require
     from vrgd_ray.training.checkpoint import CheckpointStore
@@ -210,7 +213,7 @@ def _worker_group(
         gpus_per_worker=options.gpus_per_worker,
         interval=_parse_interval(options.checkpoint_every, num_train_samples),
         keep_checkpoints=options.keep_checkpoints,
-        storage=cli.run_storage(options.storage, folder),
+        storage=storage,
         name="train",
     )
     CheckpointStore(group.checkpoints)  # a storage that cannot be used is refused before anything starts

@@ -83,6 +83,13 @@ def _add_workload(group: Any) -> None:
     group.add_argument(
         "--trials", type=int, default=8, help="trials in every cell, the reference's included (default: %(default)s)"
     )
+    group.add_argument(
+        "--no-prune",
+        action="store_false",
+        dest="prune",
+        help="train every trial to its end; else those that fall behind are stopped, which depends on timing, so that "
+        "only a search without pruning can be repeated exactly. Trials with several workers are never pruned",
+    )
     group.add_argument("--seed", type=int, default=0, help="seed of the whole search (default: %(default)s)")
 
 
@@ -145,6 +152,11 @@ def _add_output(group: Any) -> None:
     )
     group.add_argument("--dry-run", action="store_true", help="print plan and cost, train nothing")
     group.add_argument("--tracking-uri", help='MLflow server or database; "none" for no tracking; default: in --output')
+    group.add_argument(
+        "--register",
+        metavar="NAME",
+        help="register the recommended recipe's model in MLflow under this name; it is trained once more for that",
+    )
     group.add_argument("--experiment", default="vrgd", help="MLflow experiment (default: %(default)s)")
 
 
@@ -199,6 +211,7 @@ def _build_plan(options: argparse.Namespace, pipeline: Pipeline, pipeline_args: 
         criterion=_criterion(options, pipeline),
         seed=options.seed,
         settings=tuple(options.settings),
+        prune=options.prune,
         width=_default_concurrency(options) if options.concurrent_trials is None else options.concurrent_trials,
         resolution=options.resolution,
         controls=options.controls,
@@ -210,6 +223,8 @@ def _check_machines(options: argparse.Namespace, plan: SearchPlan) -> None:
     from vrgd_ray.config import require
     from vrgd_ray.training.batch_plan import BatchPlan
 
+    untracked = (options.tracking_uri or "").lower() == "none"
+    require(not (options.register and untracked), "--register needs MLflow; leave out --tracking-uri none.")
     lowest_values = {"workers_per_trial": 1, "gpus_per_worker": 0, "max_hours": 0, "max_samples": 1, "wait": 0}
     for name, lowest in lowest_values.items():
         value = getattr(options, name)
@@ -297,7 +312,9 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.training.fingerprint import data_fingerprint
 
     default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
-    folder = RunFolder.choose(options.output, options.name, default_name, resume=options.resume)
+    folder = RunFolder.choose(
+        options.output, options.name, default_name, resume=options.resume, storage=options.storage
+    )
     resources = TrialResources(
         workers=options.workers_per_trial,
         gpus_per_worker=options.gpus_per_worker,
@@ -310,9 +327,10 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         render_report=render_html,
         tracker=cli.create_tracker(options.tracking_uri, options.experiment, options.output),
         resources=resources,
-        storage=cli.run_storage(options.storage, folder.path),
+        storage=folder.storage,
         command=cli.command_line("tune"),
         data_fingerprint=data_fingerprint(pipeline),
+        register=options.register,
         max_seconds=None if options.max_hours is None else options.max_hours * 3600,
         max_samples=options.max_samples,
         # Nested training without the dashboard's agent was seen to stall; a search without it starts sooner.

@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 from mlflow import MlflowClient
 
@@ -38,13 +40,40 @@ def run(folder, *arguments, module="tune"):
     return status, (folder / "output.txt").read_text()
 
 
-def wait_for_runs(folder, process, count, name="digits"):
+def ledger(folder, name="digits"):
+    """The finished jobs as the ledger holds them."""
+    paths = sorted((folder / "runs" / name / "ledger").glob("*.json"))
+    return [record for path in paths if "job" in (record := json.loads(path.read_text()))]
+
+
+def wait_for_runs(folder, process, count, ledger="runs/digits/ledger"):
     """Return once the ledger holds so many finished runs."""
-    ledger, deadline = folder / "runs" / name / "ledger.jsonl", time.monotonic() + 120
-    while not ledger.exists() or ledger.read_text().count("\n") <= count:
+    deadline = time.monotonic() + 120
+    while len(list((folder / ledger).glob("*.json"))) <= count:
         assert process.poll() is None, (folder / "output.txt").read_text()
         assert time.monotonic() < deadline, (folder / "output.txt").read_text()
         time.sleep(0.05)
+
+
+def kill(process):
+    """SIGKILL to the whole group at once, and to whatever it started that had left the group."""
+    started = descendants(process.pid)
+    os.killpg(process.pid, signal.SIGKILL)
+    for each in started:
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+    process.wait(timeout=60)
+
+
+def descendants(process):
+    """Ids of all processes below this one."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = {int(pid): int(parent) for pid, parent in map(str.split, listed.splitlines())}
+    found, waiting = [], [process]
+    while waiting:
+        below = [pid for pid, parent in parents.items() if parent in waiting]
+        found, waiting = found + below, below
+    return found
 
 
 def result(folder, name="digits"):

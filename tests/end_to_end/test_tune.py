@@ -2,13 +2,26 @@
 
 import json
 import os
+import random
 import re
+import shutil
 import signal
+import subprocess
+import time
 from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 
 import commands
 import pytest
+import torch
 import yaml
+from mlflow import MlflowClient
+
+from vrgd_ray import Recipe
+from vrgd_ray.pipeline import load_pipeline
+from vrgd_ray.training.context import LocalContext
+from vrgd_ray.training.loop import TrainingRun
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +87,15 @@ def test_report_is_one_page_with_the_verdict(finished):
 def test_mlflow_holds_one_parent_and_one_run_for_every_training_run(finished):
     folder = finished[0]
     runs = commands.tracked_runs(folder)
-    ledger = [json.loads(line) for line in (folder / "runs/digits/ledger.jsonl").read_text().splitlines()][1:]
+    ledger = commands.ledger(folder)
     (parent,) = [run for run in runs if run.data.tags["role"] == "parent"]
-    children = [run for run in runs if run is not parent]
-    assert {run.data.tags["mlflow.parentRunId"] for run in children} == {parent.info.run_id}
+    cells = {run.info.run_id: run for run in runs if run.data.tags["role"] == "cell"}
+    assert {run.data.tags["mlflow.parentRunId"] for run in cells.values()} == {parent.info.run_id}
+    children = [run for run in runs if run is not parent and run.info.run_id not in cells]
+    for run in children:
+        cell = cells[run.data.tags["mlflow.parentRunId"]]
+        for name in ("batch_size", "optimizer"):
+            assert run.data.tags[name] == cell.data.tags[name]
     assert Counter(run.data.tags["role"] for run in children) == Counter(line["job"]["role"] for line in ledger)
     assert {run.info.status for run in runs} == {"FINISHED"}
     for run in children:
@@ -86,6 +104,27 @@ def test_mlflow_holds_one_parent_and_one_run_for_every_training_run(finished):
         assert "accuracy" in run.data.metrics
     decided = [run for run in children if run.data.tags["role"] in ("confirm", "control")]
     assert all(run.data.tags["verdict"] in ("accept", "reject", "inconclusive") for run in decided)
+
+
+def test_mlflow_shows_in_every_cell_what_decided_it(finished):
+    cells = {
+        (int(run.data.tags["batch_size"]), run.data.tags["optimizer"]): run.data
+        for run in commands.tracked_runs(finished[0])
+        if run.data.tags["role"] == "cell"
+    }
+    found = commands.result(finished[0])
+    tested = [cell for cell in found["cells"] if cell["verdict"] != "not tested"]
+    assert set(cells) == {(32, "adamw")} | {(cell["batch_size"], cell["optimizer"]) for cell in tested}
+    for cell in tested:
+        data = cells[cell["batch_size"], cell["optimizer"]]
+        assert data.tags["verdict"] == cell["verdict"]
+        assert data.params == {name: str(value) for name, value in cell["recipe"].items()}
+        assert data.metrics["difference"] == pytest.approx(cell["difference"])
+        assert data.metrics["lower"] == pytest.approx(cell["lower"])
+        assert data.metrics["final_accuracy"] == pytest.approx(cell["mean"])
+    reference = cells[32, "adamw"]
+    assert reference.tags["control_verdict"] == found["control"]["verdict"]
+    assert reference.metrics["control_difference"] == pytest.approx(found["control"]["difference"])
 
 
 def test_interrupted_by_ctrl_c_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
@@ -119,15 +158,88 @@ def test_sigterm_to_the_whole_group_writes_what_is_known_and_closes_the_tracking
 
 
 @pytest.mark.slow
-def test_killed_then_resumed_it_reaches_the_same_verdict(finished, tmp_path):
-    process = commands.start(tmp_path, *commands.SMALL)
-    commands.wait_for_runs(tmp_path, process, 9)
-    process.kill()
-    process.wait(timeout=60)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kills", [2, pytest.param(8, marks=pytest.mark.long)])
+def test_killed_at_random_moments_and_resumed_it_reaches_the_same_verdict(kills, finished, tmp_path):
+    generator = random.Random(kills)
+    whole = commands.ledger(finished[0])
+    for moment in sorted(generator.choices(range(len(whole)), k=kills)):
+        process = commands.start(tmp_path, *commands.SMALL, *_resume(tmp_path))
+        commands.wait_for_runs(tmp_path, process, moment)
+        time.sleep(generator.uniform(0, 1))  # where between two records, and how far into a start, is left to chance
+        if process.poll() is None:
+            commands.kill(process)
+        _assert_no_half_written_record(tmp_path)
+    status, output = commands.run(tmp_path, *commands.SMALL, *_resume(tmp_path))
+    assert status == 0, output
+    assert commands.verdicts(commands.result(tmp_path)) == commands.verdicts(commands.result(finished[0]))
+    assert sorted(_keys(commands.ledger(tmp_path))) == sorted(_keys(whole))
+    runs = commands.tracked_runs(tmp_path)
+    assert {run.info.status for run in runs} == {"FINISHED"}
+    assert sorted(map(_identity, runs)) == sorted(map(_identity, commands.tracked_runs(finished[0])))
+
+
+def _resume(folder):
+    return ["--resume"] if (folder / "runs" / "digits").exists() else []
+
+
+def _keys(ledger):
+    return [f"{job['role']}/{job['cell']}/{job['index']}" for job in (record["job"] for record in ledger)]
+
+
+def _identity(run):
+    return run.data.tags.get("vrgd.key", "parent")
+
+
+def _assert_no_half_written_record(folder):
+    for path in (folder / "runs/digits/ledger").glob("*.json"):
+        json.loads(path.read_text())
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 16 MB, which a user can fill; skipped where the tests may not mount one."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", folder], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip("may not mount a file system")
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_full_disk_ends_the_search_with_a_sentence_and_it_can_be_resumed(finished, small_disk, tmp_path):
+    filler = small_disk / "filler"
+    process = commands.start(tmp_path, *commands.SMALL, "--storage", str(small_disk))
+    commands.wait_for_runs(tmp_path, process, 4, ledger=small_disk / "digits" / "ledger")
+    with filler.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))
+    assert process.wait(timeout=60) == 1, (tmp_path / "output.txt").read_text()
+    output = (tmp_path / "output.txt").read_text()
+    assert re.search(r"vrgd tune: cannot write to .*: No space left on device\. .*--resume", output)
+    assert "Traceback" not in output
+    filler.unlink()
     status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
     assert status == 0, output
     assert commands.verdicts(commands.result(tmp_path)) == commands.verdicts(commands.result(finished[0]))
-    lines = [json.loads(line) for line in (tmp_path / "runs/digits/ledger.jsonl").read_text().splitlines()]
-    keys = [f"{job['role']}/{job['cell']}/{job['index']}" for job in (line["job"] for line in lines[1:])]
-    assert len(keys) == len(set(keys))
-    assert {run.info.status for run in commands.tracked_runs(tmp_path)} == {"FINISHED"}
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_recommended_model_is_registered_on_request(finished, tmp_path):
+    shutil.copytree(finished[0] / "runs", tmp_path / "runs")
+    status, output = commands.run(tmp_path, *commands.SMALL, "--resume", "--register", "digits-net")
+    assert status == 0, output
+    assert "Model:  digits-net, version 1" in output
+    client = MlflowClient(tracking_uri=f"sqlite:///{tmp_path}/runs/mlflow.db")
+    (version,) = client.search_model_versions("name = 'digits-net'")
+    folder = Path(client.download_artifacts(version.run_id, version.source.rpartition("/")[2], str(tmp_path)))
+    best = yaml.safe_load((folder / "best.yaml").read_text())
+    alone = TrainingRun(load_pipeline(best["pipeline"]), Recipe.from_dict(best["recipe"]), LocalContext())
+    alone.run("test")
+    registered = torch.load(folder / "state_dict.pt", weights_only=True)
+    for name, value in alone.module.state_dict().items():
+        torch.testing.assert_close(registered[name], value)

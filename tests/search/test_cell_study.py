@@ -116,3 +116,20 @@ def test_learns_from_its_results():
         cell = finish(study(num_trials=40, seed=seed, first=()), score)
         late += [-score(values) for values in cell.suggestions[20:]]
     assert sum(late) / len(late) < 0.6 * blind
+
+
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_a_pruned_trial_counts_and_is_never_the_best(mode):
+    cell = study(mode=mode, num_trials=6, width=1)
+    for index in range(6):
+        cell.ask()
+        if index in (2, 4):
+            cell.tell_pruned(index, samples=100, value=9.9 if mode == "max" else -9.9)
+        else:
+            cell.tell(index, float(index))
+    assert cell.finished
+    assert cell.best[0] == (5 if mode == "max" else 0)
+    assert (cell.diverged, len(cell.pruned)) == (0, 2)
+    told = cell._study.trials[2]
+    assert (told.state.name, told.intermediate_values) == ("PRUNED", {100: 9.9 if mode == "max" else -9.9})
+    assert cell._study.best_trial.number != 2

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 
 from vrgd_ray.config import ConfigError
 from vrgd_ray.tracking.mlflow import MlflowTracker
-from vrgd_ray.tracking.tracker import RunRecord
+from vrgd_ray.tracking.tracker import GroupRecord, RunRecord
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +43,11 @@ def record(index=0, **changes):
     return RunRecord(**{**values, **changes})
 
 
+def cell(**changes):
+    values = {"key": "cell/adamw/64", "name": "adamw 64", "tags": {"batch_size": "64", "role": "cell"}}
+    return GroupRecord(**{**values, **changes})
+
+
 def runs(database, experiment, condition=""):
     client = MlflowClient(tracking_uri=database)
     found = client.get_experiment_by_name(experiment)
@@ -64,6 +69,87 @@ def test_children_of_one_parent_with_tags_params_and_series(open_tracker, databa
     assert parent.data.metrics["largest_batch_size"] == 64.0
 
 
+def test_three_levels_search_cell_and_trial(open_tracker, database, request):
+    tracker = open_tracker()
+    tracker.log_group(cell())
+    tracker.log_run(record(group="cell/adamw/64", samples=1280))
+    decided = cell(
+        tags={"verdict": "accept"},
+        params={"lr": 0.1},
+        metrics={"difference": 0.01, "lower": float("-inf")},
+        samples=1280,
+        status="FINISHED",
+    )
+    tracker.log_group(decided)
+    found = {run.data.tags["role"]: run for run in runs(database, request.node.name)}
+    assert found["search"].data.tags["mlflow.parentRunId"] == found["cell"].info.run_id
+    assert found["cell"].data.tags["mlflow.parentRunId"] == found["parent"].info.run_id
+    assert {role: run.data.tags["vrgd.level"] for role, run in found.items()} == {
+        "parent": "search",
+        "cell": "cell",
+        "search": "trial",
+    }
+    assert {role: run.info.status for role, run in found.items()} == {
+        "parent": "RUNNING",
+        "cell": "FINISHED",
+        "search": "FINISHED",
+    }
+    assert (found["cell"].data.tags["verdict"], found["cell"].data.params) == ("accept", {"lr": "0.1"})
+    assert found["cell"].data.metrics == {"difference": 0.01}
+    history = MlflowClient(tracking_uri=database).get_metric_history(found["search"].info.run_id, "final_accuracy")
+    assert [metric.step for metric in history] == [1280]
+
+
+def test_cells_are_found_again_after_a_kill_and_closed_with_the_search(open_tracker, database, request):
+    tracker = open_tracker()
+    tracker.log_group(cell())
+    tracker.log_group(cell(key="cell/adamw/128", params={"lr": 0.1}, metrics={"difference": 1.0}, status="FINISHED"))
+    tracker = open_tracker()
+    for _ in range(2):  # as the ledger is replayed: opened again, decided again, by now with another recipe
+        tracker.log_group(cell(key="cell/adamw/128"))
+    tracker.log_group(cell(key="cell/adamw/128", params={"lr": 0.2}, metrics={"difference": 1.0}, status="FINISHED"))
+    tracker.finish("KILLED", metrics={}, artifacts=[])
+    found = {run.data.tags.get("vrgd.key", "parent"): run for run in runs(database, request.node.name)}
+    assert {key: run.info.status for key, run in found.items()} == {
+        "parent": "KILLED",
+        "cell/adamw/64": "KILLED",
+        "cell/adamw/128": "FINISHED",
+    }
+    again = found["cell/adamw/128"]
+    assert (again.data.params["lr"], again.data.tags["lr"]) == ("0.1", "0.2")
+    history = MlflowClient(tracking_uri=database).get_metric_history(again.info.run_id, "difference")
+    assert len(history) == 1
+
+
+def test_a_model_is_registered_once_for_each_recipe(open_tracker, database, request, tmp_path):
+    files = [tmp_path / "state_dict.pt", tmp_path / "best.yaml"]
+    for file in files:
+        file.write_text(file.name)
+    tracker = open_tracker()
+    name = f"model-{request.node.name}"
+    assert "version 1" in tracker.register_model(name, files, recipe={"lr": 0.1})
+    assert "version 1" in open_tracker().register_model(name, files, recipe={"lr": 0.1})
+    assert "version 2" in tracker.register_model(name, files, recipe={"lr": 0.2})
+    client = MlflowClient(tracking_uri=database)
+    versions = client.search_model_versions(f"name = '{name}'")
+    assert sorted(str(version.version) for version in versions) == ["1", "2"]
+    (parent,) = runs(database, request.node.name)
+    for version in versions:
+        assert version.run_id == parent.info.run_id
+        folder = version.source.rpartition("/")[2]
+        kept = client.list_artifacts(parent.info.run_id, folder)
+        assert sorted(item.path for item in kept) == [f"{folder}/best.yaml", f"{folder}/state_dict.pt"]
+
+
+def test_a_model_that_cannot_be_registered_is_said_and_ends_nothing(open_tracker, monkeypatch, tmp_path):
+    tracker = open_tracker()
+    monkeypatch.setattr(tracker._client, "create_model_version", lambda *a, **k: 1 / 0)
+    (tmp_path / "best.yaml").write_text("x")
+    line = tracker.register_model("some", [tmp_path / "best.yaml"], recipe={})
+    assert "could not be registered (division by zero.)" in line
+    assert str(tmp_path) in line
+
+
 def test_a_restart_finds_its_parent_and_repeats_no_child(open_tracker, database, request):
     open_tracker().log_run(record(0))  # and then the process was killed: the parent is left running
     tracker = open_tracker()
@@ -81,9 +167,8 @@ def test_a_restart_finds_its_parent_and_repeats_no_child(open_tracker, database,
 
 def test_a_child_left_half_written_is_replaced(open_tracker, database, request):
     tracker = open_tracker()
-    tracker._client.create_run(
-        tracker._experiment_id, tags={"mlflow.parentRunId": tracker._parent_id, "vrgd.key": record().key}
-    )
+    tags = {"mlflow.parentRunId": tracker._parent_id, "vrgd.key": record().key, "vrgd.level": "trial"}
+    tracker._client.create_run(tracker._experiment_id, tags={"vrgd.search_id": "abc", **tags})
     tracker = open_tracker()
     tracker.log_run(record())
     (child,) = runs(database, request.node.name, "tags.`vrgd.key` LIKE 'search%'")

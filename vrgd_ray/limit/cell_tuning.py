@@ -26,7 +26,10 @@ class CellTuning:
 
     def observe(self, job: Job, result: TrainingResult) -> None:
         """Take the result of a trial."""
-        self.study.tell(job.index, None if result.diverged else result.metrics[self.metric])
+        if result.pruned:
+            self.study.tell_pruned(job.index, result.samples, result.metrics[self.metric])
+        else:
+            self.study.tell(job.index, None if result.diverged else result.metrics[self.metric])
         self._noise_scales[job.index] = result.noise_scale
         if result.error:
             self.errors.append(result.error)

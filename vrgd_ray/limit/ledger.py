@@ -1,25 +1,45 @@
-"""The search on disk: the plan, a line per finished job, the plan again if extended. What `--resume` goes by."""
+"""The search's record: the plan, every finished job, the plan again if extended. What `--resume` goes by."""
 
 from __future__ import annotations
 
 import json
-import os
 import uuid
-from functools import cached_property
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from pyarrow import fs
+
+from vrgd_ray.config import require
 from vrgd_ray.limit.continuation import as_saved, check_continues
 from vrgd_ray.limit.criterion import Verdict
+from vrgd_ray.limit.record_store import RecordStore
 from vrgd_ray.search.job import Cell, Job
 from vrgd_ray.training.result import TrainingResult
 
 
 class Ledger:
-    """Append-only JSON lines; a line cut short by a kill is dropped when read."""
+    """Append-only: a record is an object of its own, and one that a kill cut short counts as never written."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, location: Path | str, files: fs.FileSystem | None = None) -> None:
+        """Use a folder or pyarrow URI, or a folder within the file system given."""
+        self.location = str(location)
+        self._store = RecordStore(self.location, files)
+        self._records: list[dict[str, Any]] | None = None
+        self._new_id = uuid.uuid4().hex
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been written, as of now."""
+        return not self._store.empty
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Keep other searches out for the time of the context.
+
+        Raises:
+            ConfigError: another one has claimed it.
+        """
+        return self._store.claim()
 
     def read(self, plan: dict[str, Any]) -> dict[str, tuple[Job, TrainingResult]]:
         """The finished jobs of the same plan, or one it extends, by key; none where the ledger has not begun.
@@ -27,30 +47,30 @@ class Ledger:
         Raises:
             ConfigError: the ledger holds another plan; the message names what differs.
         """
-        lines = self._read()
-        if not lines:
-            return {}
-        check_continues(plan, self.saved_plan(), str(self.path.parent))
-        jobs = [line for line in lines if "job" in line]
-        pairs = [(Job.from_dict(line["job"]), TrainingResult.from_dict(line["result"])) for line in jobs]
+        self._records = None  # whoever held the claim before may have written since
+        jobs = [record for record in self._known() if "job" in record]
+        saved = self.saved_plan()
+        require(bool(saved) or not jobs, f"the plan in {self.location} cannot be read; choose another --name.")
+        if saved:
+            check_continues(plan, saved, self.location)
+        pairs = [(Job.from_dict(record["job"]), TrainingResult.from_dict(record["result"])) for record in jobs]
         return {job.key: (job, result) for job, result in pairs}
 
     def begin(self, plan: dict[str, Any]) -> int:
         """Write the plan, unless it stands there already; return how often it has been extended since the first."""
         if self.saved_plan() != as_saved(plan):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._append({"search_id": self.search_id, "plan": plan})
-        return sum("plan" in line for line in self._read()) - 1
+            self._append({"search_id": self.search_id, "plan": plan}, "plan")
+        return sum("plan" in record for record in self._known()) - 1
 
-    @cached_property
+    @property
     def search_id(self) -> str:
         """Name of the search for other systems, the same for every start of it."""
-        lines = self._read()
-        return str(lines[0]["search_id"]) if lines else uuid.uuid4().hex
+        saved = (record["search_id"] for record in self._known() if "plan" in record)
+        return str(next(saved, self._new_id))
 
     def saved_plan(self) -> dict[str, Any]:
         """The plan as last extended; empty where there is none."""
-        plans = [line["plan"] for line in self._read() if "plan" in line]
+        plans = [record["plan"] for record in self._known() if "plan" in record]
         return dict(plans[-1]) if plans else {}
 
     def job_started(self, job: Job) -> None:
@@ -59,22 +79,18 @@ class Ledger:
     def job_finished(self, job: Job, result: TrainingResult, *, replayed: bool) -> None:
         """Append the result."""
         if not replayed:
-            self._append({"job": job.to_dict(), "result": result.to_dict()})
+            self._append({"job": job.to_dict(), "result": result.to_dict()}, job.key.replace("/", "-"))
 
     def cell_decided(self, cell: Cell, verdict: Verdict, *, control: bool) -> None:
         """Nothing to keep: verdicts follow from the results."""
 
-    def _append(self, line: dict[str, Any]) -> None:
-        with self.path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+    def _known(self) -> list[dict[str, Any]]:
+        if self._records is None:
+            self._records = self._store.read()
+        return self._records
 
-    def _read(self) -> list[dict[str, Any]]:
-        if not self.path.exists():
-            return []
-        text = self.path.read_text()
-        complete, _, rest = text.rpartition("\n")
-        if rest:
-            self.path.write_text(complete + "\n" if complete else "")
-        return [json.loads(line) for line in complete.splitlines()]
+    def _append(self, record: dict[str, Any], label: str) -> None:
+        self._known()
+        self._store.append(record, label)
+        if "plan" in record:
+            self._known().append(json.loads(json.dumps(record)))

@@ -137,6 +137,7 @@ def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
         "num_groups": contest.arm.recipe.num_groups if contest else recipe.num_groups,
         "trials": len(study.results) if study else 0,
         "diverged": study.diverged if study else 0,
+        "pruned": len(study.pruned) if study else 0,
         **_arm_facts(finder, contest.arm if contest else None, recipe),
         **_comparison(contest),
         "verdict": (run.verdict if run else None) or "not tested",

@@ -52,6 +52,8 @@ class SearchPlan:
     """Seed of the search: suggestions, tuning seed, confirmation seeds."""
     settings: tuple[str, ...] = ()
     """Overrides of the search spaces, as given to --set."""
+    prune: bool = True
+    """Whether trials that fall behind are stopped early."""
     width: int = 1
     """Trials of a cell suggested ahead of their predecessors' results."""
     resolution: float = RUNGS_ONLY

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +15,22 @@ from typing import Any, NoReturn, Protocol
 
 import yaml
 
+from vrgd_ray.config import Recipe, StorageError
+from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.folder import RunFolder
 from vrgd_ray.limit.listener import Listener
 from vrgd_ray.limit.outcome import build_outcome
 from vrgd_ray.limit.plan import SearchPlan
+from vrgd_ray.limit.record_store import write_whole
+from vrgd_ray.limit.registration import write_model
 from vrgd_ray.limit.termination import EXIT_TERMINATED, TerminableSource
 from vrgd_ray.limit.tracking_listener import TrackingListener
 from vrgd_ray.pipeline import Pipeline, PipelineSource
+from vrgd_ray.search.job import Cell
+from vrgd_ray.search.pruning import CellPruner
 from vrgd_ray.search.study import TrialResources, run_search
+from vrgd_ray.search.trial import broken_result
 from vrgd_ray.tracking.tracker import Status, Tracker
 
 _STATUS: dict[str, Status] = {
@@ -61,6 +69,8 @@ class SearchSession:
     """Opens Ray for the time of the search."""
     data_fingerprint: str | None = None
     """Of the data as this process reads it, for the report."""
+    register: str | None = None
+    """Name under which the recommended recipe's model is registered; None for none."""
     max_seconds: float | None = None
     """Time after which no further job is started."""
     max_samples: int | None = None
@@ -74,6 +84,7 @@ class SearchSession:
 
         Raises:
             ConfigError: the folder holds another search, or the tracking server cannot be reached.
+            StorageError: the disk is full, or the storage cannot be written to.
         """
         started = time.monotonic()
         ledger = self.folder.ledger
@@ -82,9 +93,13 @@ class SearchSession:
         with self.folder.claim(), self.connect():
             recorded = ledger.read(self.plan.to_dict())
             self.tracker.start(name=self.folder.path.name, search_id=ledger.search_id, params=self._params())
-            continuation = ledger.begin(self.plan.to_dict())
+            continuation = self.folder.begin(self.plan)
             display = make_display(lambda: finder)
-            listeners: list[Listener] = [ledger, TrackingListener(self.tracker), display]
+            listeners: list[Listener] = [
+                ledger,
+                TrackingListener(self.tracker, lambda *what: _contest(finder, *what)),
+                display,
+            ]
             finder = Finder(
                 self.plan, self.pipeline, listeners, recorded, self.max_seconds, self.max_samples, continuation
             )
@@ -93,12 +108,33 @@ class SearchSession:
                 self._search(jobs, display)
             finally:
                 result = self._write(finder, time.monotonic() - started)
+            if self.register is not None and result["recommended"] and result["status"] in ("finished", "stopped"):
+                print(self._registered(self.register, Recipe.from_dict(result["recommended"]["recipe"])))
         return result
+
+    def _registered(self, name: str, recipe: Recipe) -> str:
+        """Register the recipe's model; a line that says so, or why not: the search's answer stands either way."""
+        source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
+        try:
+            model = write_model(source, recipe, self.resources, storage=self.storage, folder=self.folder.path / "model")
+        except Exception as error:
+            return f"{name} was not registered: {broken_result(error).error}"
+        return self.tracker.register_model(name, [model, self.folder.path / "best.yaml"], recipe=recipe.to_dict())
 
     def _search(self, jobs: TerminableSource, display: Display) -> None:
         source = PipelineSource.here(self.plan.pipeline, self.plan.pipeline_args)
         with display, suppress(KeyboardInterrupt):
-            run_search(jobs, source, self.resources, storage=self.storage)
+            try:
+                run_search(jobs, source, self.resources, storage=self.storage, pruner=self._pruner(jobs.finder))
+            except OSError as error:  # Ray's own files in the storage
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise StorageError(self.storage, error) from error
+
+    def _pruner(self, finder: Finder) -> CellPruner | None:
+        if not self.plan.prune or self.resources.workers > 1:
+            return None
+        return CellPruner(self.pipeline.metric, self.pipeline.mode, finder.recorded.values())
 
     def _end_at_once(self, finder: Finder, display: Display, started: float) -> NoReturn:
         """Write what is known and leave without another word to Ray: on SIGTERM its processes may be gone already."""
@@ -117,19 +153,25 @@ class SearchSession:
             seconds=seconds,
             data_fingerprint=self.data_fingerprint,
         )
-        files = [self._save("result.json", json.dumps(result, indent=2))]
-        if result["recommended"]:
-            files.append(self._save("best.yaml", self._best(result["recommended"]["recipe"])))
-        files.append(self._save("report.html", self.render_report(result)))
-        metrics = {name: float(value) for name, value in result["cost"].items()}
-        if result["largest"]:
-            metrics["largest_batch_size"] = float(result["largest"]["batch_size"])
-        self.tracker.finish(_STATUS[result["status"]], metrics=metrics, artifacts=files)
+        files: list[Path] = []
+        try:
+            files.extend(self._files(result))
+        finally:
+            metrics = {name: float(value) for name, value in result["cost"].items()}
+            if result["largest"]:
+                metrics["largest_batch_size"] = float(result["largest"]["batch_size"])
+            self.tracker.finish(_STATUS[result["status"]], metrics=metrics, artifacts=files)
         return result
+
+    def _files(self, result: dict[str, Any]) -> Iterator[Path]:
+        yield self._save("result.json", json.dumps(result, indent=2))
+        if result["recommended"]:
+            yield self._save("best.yaml", self._best(result["recommended"]["recipe"]))
+        yield self._save("report.html", self.render_report(result))
 
     def _save(self, name: str, text: str) -> Path:
         path = self.folder.path / name
-        path.write_text(text)
+        write_whole(path, text.encode())
         return path
 
     def _best(self, recipe: dict[str, Any]) -> str:
@@ -143,3 +185,7 @@ class SearchSession:
             "alpha": self.plan.criterion.alpha,
             "command": self.command,
         }
+
+
+def _contest(finder: Finder, cell: Cell, control: bool) -> Contest | None:
+    return finder.control if control else finder.runs[cell].contest

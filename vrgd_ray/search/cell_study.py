@@ -46,6 +46,7 @@ class CellStudy:
         self._told = 0
         self.suggestions: list[dict[str, Any]] = []
         self.results: dict[int, float | None] = {}
+        self.pruned: dict[int, tuple[int, float]] = {}
 
     def ask(self) -> dict[str, Any] | None:
         """Values of the next trial; None while it must wait for results or all are out."""
@@ -54,7 +55,7 @@ class CellStudy:
         if index == self.num_trials or any(i not in self.results for i in range(due)):
             return None
         while self._told < due:
-            self._study.tell(self._trials[self._told], self._score(self.results[self._told]))
+            self._tell_sampler(self._told)
             self._told += 1
         trial = self._study.ask()
         self._trials.append(trial)
@@ -67,6 +68,10 @@ class CellStudy:
         """Take the metric of a trial; None for one that diverged, which counts as the worst result."""
         self.results[index] = value
 
+    def tell_pruned(self, index: int, samples: int, value: float) -> None:
+        """Take a trial that was stopped after so many samples with that metric; it is never the best."""
+        self.results[index], self.pruned[index] = None, (samples, value)
+
     @property
     def finished(self) -> bool:
         """Whether every trial has its result."""
@@ -75,7 +80,7 @@ class CellStudy:
     @property
     def diverged(self) -> int:
         """Trials without a finite metric."""
-        return sum(value is None for value in self.results.values())
+        return sum(value is None for value in self.results.values()) - len(self.pruned)
 
     @property
     def best(self) -> tuple[int, float] | None:
@@ -92,6 +97,15 @@ class CellStudy:
         for values in self._first:
             inside = {name: v for name, v in values.items() if name in asked and asked[name].contains(v)}
             self._study.enqueue_trial(inside)
+
+    def _tell_sampler(self, index: int) -> None:
+        trial = self._trials[index]
+        if index in self.pruned:  # ranked behind every complete trial, by how far it came and then by its metric
+            samples, value = self.pruned[index]
+            trial.report(value, samples)
+            self._study.tell(trial, state=optuna.trial.TrialState.PRUNED)
+        else:
+            self._study.tell(trial, self._score(self.results[index]))
 
     def _score(self, value: float | None) -> float:
         worst = -math.inf if self.mode == "max" else math.inf

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import torch
-
 from vrgd_ray.config import Recipe
 from vrgd_ray.pipeline import PipelineSource
-from vrgd_ray.training.context import LocalContext
+from vrgd_ray.training.context import Context
 from vrgd_ray.training.loop import train
 from vrgd_ray.training.result import Split, TrainingResult
 
 
-def run_trial(source: PipelineSource, recipe: Recipe, split: Split, *, use_gpu: bool = False) -> TrainingResult:
+def run_trial(source: PipelineSource, recipe: Recipe, split: Split, context: Context) -> TrainingResult:
     """Train a recipe in this process; an exception becomes a result that says what broke."""
-    device = torch.device("cuda" if use_gpu else "cpu")
     try:
-        return train(source.open(), recipe, LocalContext(device=device), split=split)
+        return train(source.open(), recipe, context, split=split)
     except Exception as error:  # a broken trial is recorded and counts as the worst result; the search goes on
         return broken_result(error)
 

@@ -1,26 +1,31 @@
-"""MLflow: one parent run for the search, one child for every training run."""
+"""MLflow on three levels: a run for the search, below it one for every cell, below that one for every training."""
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
 import socket
 import sys
 import time
+import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from vrgd_ray.config import ConfigError
-from vrgd_ray.tracking.tracker import RunRecord, Status
+from vrgd_ray.tracking.tracker import GroupRecord, RunRecord, Status
 
 _KEY = "vrgd.key"
 _SEARCH = "vrgd.search_id"
 _PARENT = "mlflow.parentRunId"
 _POINT = "samples"
+_LEVEL = "vrgd.level"
+_RECIPE = "vrgd.recipe"
+_BATCH = 1000
 _RETRY_SECONDS = 30.0
 
 
@@ -34,6 +39,8 @@ class MlflowTracker:
         self.tracking_uri, self.experiment = tracking_uri, experiment
         self._pending: deque[Callable[[], None]] = deque()
         self._run_ids: dict[str, str] = {}
+        self._group_ids: dict[str, str] = {}
+        self._open_groups: set[str] = set()
         self._half_written: dict[str, str] = {}
         self._points: set[int] | None = None
         self._next_try, self._said = 0.0, False
@@ -72,6 +79,10 @@ class MlflowTracker:
             "Check --tracking-uri, or track nothing with --tracking-uri none."
         )
 
+    def log_group(self, record: GroupRecord) -> None:
+        """Open a group, or add to it, now or when the server is back."""
+        self._do(lambda: self._log_group(record))
+
     def log_run(self, record: RunRecord) -> None:
         """Log a finished run, now or when the server is back; a key that is there already is left alone."""
         self._do(lambda: self._log_run(record))
@@ -90,11 +101,20 @@ class MlflowTracker:
         self._do(lambda: self._tag(self._parent_id, tags))
 
     def finish(self, status: Status, *, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
-        """Close the parent run."""
+        """Close the parent run and the groups that are still open."""
         self._next_try = 0.0
         self._do(lambda: self._finish(status, metrics, artifacts))
         if self._pending:
             print(f"MLflow: {len(self._pending)} entries could not be written to {self.tracking_uri}.", file=sys.stderr)
+
+    def register_model(self, name: str, files: Sequence[Path], *, recipe: Mapping[str, Any]) -> str:
+        """Register the files as a version of a model, created where there is none."""
+        fingerprint = f"{zlib.crc32(json.dumps(dict(recipe), sort_keys=True).encode()):08x}"
+        try:
+            version = self._find_version(name, fingerprint) or self._create_version(name, files, fingerprint)
+        except Exception as error:  # whatever MLflow raises, the search's answer stands
+            return f"{name} could not be registered ({_first_line(error)}); its files are in {files[0].parent}."
+        return f"Model:  {name}, version {version}, at {self.tracking_uri}"
 
     def how_to_open(self) -> str:
         """Command or address of the MLflow UI."""
@@ -140,31 +160,71 @@ class MlflowTracker:
         )
 
     def _open_parent(self, name: str, search_id: str, params: Mapping[str, Any]) -> None:
-        found = self._client.search_runs([self._experiment_id], f"tags.`{_SEARCH}` = '{search_id}'", max_results=1)
+        self._search_tags = {_SEARCH: search_id}
+        condition = f"tags.`{_SEARCH}` = '{search_id}' and tags.`{_LEVEL}` = 'search'"
+        found = self._client.search_runs([self._experiment_id], condition, max_results=1)
         if found:
             self._parent_id = found[0].info.run_id
             self._client.update_run(self._parent_id, status="RUNNING")
-            self._run_ids = self._children()
+            self._adopt_children(search_id)
             return
-        run = self._client.create_run(self._experiment_id, run_name=name, tags={_SEARCH: search_id, "role": "parent"})
+        tags = {**self._search_tags, _LEVEL: "search", "role": "parent"}
+        run = self._client.create_run(self._experiment_id, run_name=name, tags=tags)
         self._parent_id = run.info.run_id
         for key, value in params.items():
             self._client.log_param(self._parent_id, key, value)
 
-    def _children(self) -> dict[str, str]:
-        """Run ids by key; one that a kill left half written is deleted, to be written again."""
-        found, token = {}, None
+    def _adopt_children(self, search_id: str) -> None:
+        """Note the runs of an earlier start; one that a kill left half written is deleted, to be written again."""
+        for run in self._runs(f"tags.`{_SEARCH}` = '{search_id}' and tags.`{_LEVEL}` != 'search'"):
+            key, running = run.data.tags[_KEY], run.info.status == "RUNNING"
+            if run.data.tags[_LEVEL] == "cell":
+                self._group_ids[key] = run.info.run_id
+                self._open_groups |= {key} if running else set()
+            elif running:
+                self._client.delete_run(run.info.run_id)
+            else:
+                self._run_ids[key] = run.info.run_id
+
+    def _runs(self, condition: str) -> Iterator[Any]:
+        token = None
         while True:
-            filter_string = f"tags.`{_PARENT}` = '{self._parent_id}'"
-            page = self._client.search_runs([self._experiment_id], filter_string, max_results=1000, page_token=token)
-            for run in page:
-                if run.info.status == "RUNNING":
-                    self._client.delete_run(run.info.run_id)
-                else:
-                    found[run.data.tags[_KEY]] = run.info.run_id
+            page = self._client.search_runs([self._experiment_id], condition, max_results=1000, page_token=token)
+            yield from page
             token = page.token
             if not token:
-                return found
+                return
+
+    def _log_group(self, record: GroupRecord) -> None:
+        tags = {**self._search_tags, _PARENT: self._parent_id, _KEY: record.key, _LEVEL: "cell"}
+        if record.key not in self._group_ids:
+            run = self._client.create_run(self._experiment_id, run_name=record.name, tags=tags)
+            self._group_ids[record.key] = run.info.run_id
+        run_id = self._group_ids[record.key]
+        self._add_to_group(run_id, record)
+        if record.status is None:
+            self._client.update_run(run_id, status="RUNNING")
+            self._open_groups.add(record.key)
+        else:
+            self._client.set_terminated(run_id, record.status)
+            self._open_groups.discard(record.key)
+
+    def _add_to_group(self, run_id: str, record: GroupRecord) -> None:
+        from mlflow.entities import Metric, Param, RunTag
+
+        now = int(time.time() * 1000)
+        known = self._client.get_run(run_id).data
+        metrics = [
+            Metric(name, value, now, record.samples)
+            for name, value in record.metrics.items()
+            if math.isfinite(value) and known.metrics.get(name) != value
+        ]
+        values = {name: str(value) for name, value in record.params.items()}
+        params = [Param(name, value) for name, value in values.items() if name not in known.params]
+        # MLflow's params never change; what a search that was continued knows better becomes a tag.
+        better = {name: value for name, value in values.items() if known.params.get(name, value) != value}
+        tags = [RunTag(name, value) for name, value in {**record.tags, **better}.items()]
+        self._client.log_batch(run_id, metrics, params, tags)
 
     def _log_run(self, record: RunRecord) -> None:
         if record.key in self._run_ids:
@@ -173,7 +233,8 @@ class MlflowTracker:
 
         end = int(time.time() * 1000)
         start = end - int(record.seconds * 1000)
-        tags = {_PARENT: self._parent_id, _KEY: record.key, **record.tags}
+        parent = self._parent_id if record.group is None else self._group_ids[record.group]
+        tags = {**self._search_tags, _PARENT: parent, _KEY: record.key, _LEVEL: "trial", **record.tags}
         if record.key not in self._half_written:  # an outage in the middle must not leave a second run
             run = self._client.create_run(self._experiment_id, start, tags, record.name)
             self._half_written[record.key] = run.info.run_id
@@ -184,8 +245,10 @@ class MlflowTracker:
             for name, value in values.items()
             if math.isfinite(value)
         ]
-        metrics += [Metric(f"final_{name}", value, end, 0) for name, value in record.metrics.items()]
-        self._client.log_batch(run_id, metrics[:1000], [Param(k, str(v)) for k, v in record.params.items()])
+        metrics += [Metric(f"final_{name}", value, end, record.samples) for name, value in record.metrics.items()]
+        self._client.log_batch(run_id, (), [Param(k, str(v)) for k, v in record.params.items()])
+        for first in range(0, len(metrics), _BATCH):
+            self._client.log_batch(run_id, metrics[first : first + _BATCH])
         self._client.set_terminated(run_id, record.status, end)
         self._run_ids[record.key] = self._half_written.pop(record.key)
 
@@ -216,7 +279,29 @@ class MlflowTracker:
             self._client.log_metric(self._parent_id, name, value)
         for path in artifacts:
             self._client.log_artifact(self._parent_id, str(path))
+        for key in sorted(self._open_groups):
+            self._client.set_terminated(self._group_ids[key], status)
+            self._open_groups.discard(key)
         self._client.set_terminated(self._parent_id, status)
+
+    def _find_version(self, name: str, fingerprint: str) -> str | None:
+        versions = self._client.search_model_versions(f"name = '{name}' and run_id = '{self._parent_id}'")
+        return next((str(each.version) for each in versions if each.tags.get(_RECIPE) == fingerprint), None)
+
+    def _create_version(self, name: str, files: Sequence[Path], fingerprint: str) -> str:
+        from mlflow.exceptions import MlflowException
+
+        folder = f"model-{fingerprint}"
+        for path in files:
+            self._client.log_artifact(self._parent_id, str(path), folder)
+        try:
+            self._client.create_registered_model(name)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        source = f"{self._client.get_run(self._parent_id).info.artifact_uri}/{folder}"
+        version = self._client.create_model_version(name, source, self._parent_id, tags={_RECIPE: fingerprint})
+        return str(version.version)
 
 
 def _first_line(error: BaseException) -> str:

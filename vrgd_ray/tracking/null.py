@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vrgd_ray.tracking.tracker import RunRecord, Status
+from vrgd_ray.tracking.tracker import GroupRecord, RunRecord, Status
 
 
 class NullTracker:
@@ -16,6 +16,9 @@ class NullTracker:
         """Nothing."""
 
     def start(self, *, name: str, search_id: str, params: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def log_group(self, record: GroupRecord) -> None:
         """Nothing."""
 
     def log_run(self, record: RunRecord) -> None:
@@ -32,6 +35,10 @@ class NullTracker:
 
     def finish(self, status: Status, *, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
         """Nothing."""
+
+    def register_model(self, name: str, files: Sequence[Path], *, recipe: Mapping[str, Any]) -> str:
+        """Nothing to register in."""
+        return f"{name} was not registered: runs are not tracked."
 
     def how_to_open(self) -> str:
         """Nothing to open."""

@@ -11,6 +11,26 @@ Status = Literal["FINISHED", "KILLED", "FAILED"]
 
 
 @dataclass(frozen=True, kw_only=True)
+class GroupRecord:
+    """What is known of a group of runs, as a cell of a search; logged as often as more is known."""
+
+    key: str
+    """Unique name within the search."""
+    name: str
+    """Name people read."""
+    tags: Mapping[str, str]
+    """What groups are filtered by: batch_size, optimizer, verdict."""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """The group's best recipe, once known."""
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that belong to the whole group."""
+    samples: int = 0
+    """Samples each of its runs was trained on: the step of the metrics."""
+    status: Status | None = None
+    """None while the group is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One finished training run, as tracking systems know it."""
 
@@ -24,12 +44,16 @@ class RunRecord:
     """The recipe."""
     metrics: Mapping[str, float]
     """Final metrics."""
+    samples: int = 0
+    """Samples trained on: the step of the final metrics."""
+    group: str | None = None
+    """Key of the group it belongs to; None for a run directly below the search."""
     series: Sequence[tuple[int, Mapping[str, float]]] = field(default_factory=tuple)
     """Metrics on the way; the step is the number of samples seen, so that batch sizes overlay."""
     seconds: float = 0.0
     """How long the run trained."""
     status: Status = "FINISHED"
-    """FAILED for a run that diverged or broke."""
+    """FAILED for a run that diverged or broke, KILLED for one that was pruned."""
 
 
 class Tracker(Protocol):
@@ -51,8 +75,12 @@ class Tracker(Protocol):
         """
         ...
 
+    def log_group(self, record: GroupRecord) -> None:
+        """Open a group below the parent, or add what is known of one; it closes with a status, or with the parent."""
+        ...
+
     def log_run(self, record: RunRecord) -> None:
-        """Log a finished run below the parent."""
+        """Log a finished run below its group."""
         ...
 
     def tag_runs(self, keys: Sequence[str], tags: Mapping[str, str]) -> None:
@@ -69,6 +97,13 @@ class Tracker(Protocol):
 
     def finish(self, status: Status, *, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
         """Close the parent run with the outcome and its files."""
+        ...
+
+    def register_model(self, name: str, files: Sequence[Path], *, recipe: Mapping[str, Any]) -> str:
+        """Keep the files with the parent run and register them as a version of a model; return a line that says so.
+
+        The same recipe of the same search is registered once.
+        """
         ...
 
     def how_to_open(self) -> str:

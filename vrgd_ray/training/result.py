@@ -33,6 +33,8 @@ class TrainingResult:
     """True where the loss became NaN or infinite; the run ended there."""
     error: str | None = None
     """What broke the run, in one line; None for one that ran or diverged. A broken run counts as diverged."""
+    pruned: bool = False
+    """True where a search stopped the run early; `metrics` are then those of its last evaluation."""
     steps: int = 0
     """Optimizer steps done."""
     samples: int = 0
