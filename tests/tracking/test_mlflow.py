@@ -1,10 +1,5 @@
 """MLflow on a real sqlite database: what is written, what a restart and an outage leave behind."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 
 import pytest
@@ -235,50 +230,3 @@ def test_points_of_the_run_itself_are_logged_once_even_over_a_restart(open_track
     run = MlflowClient(tracking_uri=database).get_run(tracker._parent_id)
     assert (run.data.tags["restarts"], run.info.status) == ("1", "FINISHED")
     assert "broken" not in run.data.metrics
-
-
-@pytest.mark.slow
-def test_a_server_that_is_gone_for_a_while_misses_nothing(tmp_path, capsys):
-    address = f"http://127.0.0.1:{free_port()}"
-    server = start_server(tmp_path, address)
-    tracker = MlflowTracker(address, "outage")
-    tracker.check()
-    tracker.start(name="run", search_id="abc", params={"lr": 0.1})
-    tracker.log_point(10, {"accuracy": 0.1})
-    os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
-    started = time.monotonic()
-    for samples in range(20, 60, 10):
-        tracker.log_point(samples, {"accuracy": samples / 100})
-    assert time.monotonic() - started < 15  # one try costs time, not every point
-    assert capsys.readouterr().err.count("does not answer") == 1
-    server = start_server(tmp_path, address)
-    tracker.log_point(60, {"accuracy": 0.6})
-    tracker.finish("FINISHED", metrics={"final_accuracy": 0.6}, artifacts=[])
-    assert points(tracker, address) == [(samples, samples / 100) for samples in range(10, 70, 10)]
-    assert MlflowClient(tracking_uri=address).get_run(tracker._parent_id).info.status == "FINISHED"
-    os.killpg(server.pid, signal.SIGKILL)
-    server.wait()
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def start_server(folder, address):
-    """An MLflow server on the database in the folder, once it answers."""
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", address.rpartition(":")[2]]
-    store = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", str(folder / "files")]
-    with (folder / "server.txt").open("a") as log:
-        server = subprocess.Popen([*command, *store, "--workers", "1"], stdout=log, stderr=log, start_new_session=True)
-    deadline = time.monotonic() + 150
-    while True:
-        try:
-            MlflowTracker(address, "probe").check()
-            return server
-        except ConfigError:
-            assert server.poll() is None, (folder / "server.txt").read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.2)

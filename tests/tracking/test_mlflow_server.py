@@ -14,7 +14,7 @@ from mlflow import MlflowClient
 from vrgd_ray.tracking.mlflow import MlflowTracker
 from vrgd_ray.tracking.tracker import GroupRecord, RunRecord
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = pytest.mark.slow
 
 
 class Server:
@@ -80,6 +80,25 @@ def open_tracker(server):
     return tracker
 
 
+def test_a_run_on_workers_misses_nothing_while_the_server_is_gone(server, capsys):
+    tracker = open_tracker(server)
+    tracker.log_point(10, {"accuracy": 0.1})
+    server.end()
+    started = time.monotonic()
+    for samples in range(20, 60, 10):
+        tracker.log_point(samples, {"accuracy": samples / 100})
+    assert time.monotonic() - started < 25  # one try costs time, not every point
+    assert capsys.readouterr().err.count("does not answer") == 1
+    server.start()
+    tracker.log_point(60, {"accuracy": 0.6})
+    tracker.finish("FINISHED", metrics={"final_accuracy": 0.6}, artifacts=[])
+    client = MlflowClient(tracking_uri=server.address)
+    history = client.get_metric_history(tracker._parent_id, "accuracy")
+    assert [(point.step, point.value) for point in history] == [(step, step / 100) for step in range(10, 70, 10)]
+    assert client.get_run(tracker._parent_id).info.status == "FINISHED"
+
+
+@pytest.mark.long
 def test_a_search_through_an_outage_and_a_restart(server, tmp_path):
     cell = {"key": "cell/adamw/64", "name": "adamw 64", "tags": {"role": "cell"}}
     tracker = open_tracker(server)
