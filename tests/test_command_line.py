@@ -144,6 +144,7 @@ def test_installed_command_has_both_subcommands(capsys):
     assert __main__.main(["tun"]) == 2
 
 
+NORMED = "pipeline: workloads:NormedBlobs\nrecipe: {optimizer: adamw, batch_size: 32, lr: 0.01}\n"
 CONFIG = "pipeline: pipelines.digits\nrecipe: {optimizer: adamw, batch_size: 32, lr: 0.01, epochs: 1}\n"
 
 
@@ -152,7 +153,7 @@ CONFIG = "pipeline: pipelines.digits\nrecipe: {optimizer: adamw, batch_size: 32,
     [
         (None, [], "cannot be read"),
         ("pipeline: [", [], "cannot be read"),
-        ("recipe: {}", [], "must hold pipeline and recipe"),
+        ("recipe: {}", [], "must hold pipeline (a name), recipe"),
         (CONFIG.replace("lr:", "lrr:"), [], "did you mean 'lr'"),
         (CONFIG.replace("adamw", "adamx"), [], "did you mean 'adam"),
         (CONFIG.replace("digits", "digit"), [], "did you mean 'pipelines.digits'"),
@@ -164,7 +165,11 @@ CONFIG = "pipeline: pipelines.digits\nrecipe: {optimizer: adamw, batch_size: 32,
         (CONFIG, ["--checkpoint-every", "0"], "--checkpoint-every 0"),
         (CONFIG, ["--checkpoint-every", "often"], "seconds, as 60, or epochs, as 0.5epochs"),
         (CONFIG, ["--checkpoint-every=-1epochs"], "must be above 0"),
-        (CONFIG, ["--keep-checkpoints", "0"], "--keep-checkpoints 0"),
+        (CONFIG, ["--keep-checkpoints", "1"], "--keep-checkpoints 1 must be at least 2"),
+        (CONFIG, ["--storage", "/proc/x"], "the storage /proc/x"),
+        (CONFIG, ["--output", "/proc/x"], "cannot write to /proc/x"),
+        (CONFIG + "pipeline_args: 5\n", [], "pipeline_args (names and values)"),
+        (NORMED, ["--max-samples-per-pass", "2"], "use more groups"),
         (CONFIG, ["--gpus-per-worker", "-1"], "--gpus-per-worker -1"),
         (CONFIG, ["--max-samples-per-pass", "0"], "max_samples_per_pass = 0"),
         (CONFIG, ["--storage", "ftp://here"], "the storage ftp://here"),

@@ -97,13 +97,17 @@ def fixed_values(settings: Sequence[str]) -> dict[str, Any]:
 
 def create_tracker(tracking_uri: str | None, experiment: str, output: Path) -> Tracker:
     """MLflow at the URI, by default in a database inside the output folder; "none" for no tracking."""
+    from vrgd_ray.config import ConfigError
     from vrgd_ray.tracking.mlflow import MlflowTracker
     from vrgd_ray.tracking.null import NullTracker
 
     if tracking_uri is not None and tracking_uri.lower() == "none":
         return NullTracker()
     if tracking_uri is None:
-        output.mkdir(parents=True, exist_ok=True)
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"cannot write to {output}: {error.strerror}; choose another --output.") from error
         tracking_uri = f"sqlite:///{(output / 'mlflow.db').resolve()}"
     return MlflowTracker(tracking_uri, experiment)
 
@@ -113,11 +117,11 @@ def command_line(command: str) -> str:
     return shlex.join(["python", "-m", f"vrgd_ray.{command}", *_typed_arguments()])
 
 
-def resume_command(name: str) -> str:
-    """The command that goes on with this search."""
+def resume_command(name: str, command: str = "tune") -> str:
+    """The command that goes on with this run."""
     typed = [argument for argument in _typed_arguments() if argument != "--resume"]
     named = any(argument == "--name" or argument.startswith("--name=") for argument in typed)
-    return shlex.join(["python", "-m", "vrgd_ray.tune", *typed, *([] if named else ["--name", name]), "--resume"])
+    return shlex.join(["python", "-m", f"vrgd_ray.{command}", *typed, *([] if named else ["--name", name]), "--resume"])
 
 
 def _typed_arguments() -> list[str]:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import argparse
 import math
-import shlex
+import os
+import signal
 import sys
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from vrgd_ray import cli
 
 if TYPE_CHECKING:
+    from vrgd_ray.config import Recipe
     from vrgd_ray.limit.folder import RunFolder
+    from vrgd_ray.pipeline import Pipeline
     from vrgd_ray.tracking.tracker import Status, Tracker
     from vrgd_ray.training.configuration import Configuration
     from vrgd_ray.training.execution import Execution
     from vrgd_ray.training.result import TrainingResult
+    from vrgd_ray.training.run_log import RunLog
     from vrgd_ray.training.worker import WorkerGroup
     from vrgd_ray.training.worker_context import CheckpointInterval
 
@@ -125,10 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(options: argparse.Namespace) -> int:
     from vrgd_ray.config import require
     from vrgd_ray.pipeline import load_pipeline
-    from vrgd_ray.training.connection import connect
     from vrgd_ray.training.execution import Execution
     from vrgd_ray.training.loop import check_fits
-    from vrgd_ray.training.monitor import RunFailedError
 
     require(options.wait >= 0, f"--wait {options.wait:g} must be at least 0 seconds.")
     workers = _parse_workers(options.workers)
@@ -136,22 +138,85 @@ def _main(options: argparse.Namespace) -> int:
     folder, configuration = _choose_run(options)
     pipeline = load_pipeline(configuration.pipeline, configuration.pipeline_args)
     check_fits(configuration.recipe, pipeline.num_train_samples, workers[1])
+    _check_passes(pipeline, configuration.recipe, execution)
     group = _worker_group(options, workers, folder.storage, pipeline.num_train_samples)
+    _check_storage(options, group)
     tracker = cli.create_tracker(options.tracking_uri, options.experiment, options.output)
     tracker.check()
-    # Whatever can be refused is refused before the run exists in MLflow.
-    with folder.claim(), connect(options.address, needs=group.needs, wait=options.wait):
-        folder.note_storage()
-        configuration.write(folder.path / CONFIGURATION_FILE)
-        _open_tracked_run(tracker, folder.path.name, configuration)
-        train = partial(_train, group, configuration, execution, tracker, pipeline.metric)
-        try:
-            result = _tracked(tracker, train)
-        except (KeyboardInterrupt, RunFailedError) as error:
-            return _stopped(options, folder.path.name, error)
+    with folder.claim():
+        outcome = _run(options, folder, group, configuration, execution, tracker, pipeline.metric)
+    if isinstance(outcome, int):
+        return outcome
     print(f"Checkpoints: {group.checkpoints}")
     print(tracker.how_to_open())
-    return _print_result(result, pipeline.metric)
+    return _print_result(outcome, pipeline.metric)
+
+
+def _check_passes(pipeline: Pipeline, recipe: Recipe, execution: Execution) -> None:
+    """Refuse here what every worker would refuse half a minute later."""
+    from vrgd_ray.training.memory import refuse_split_groups
+
+    if execution.max_samples_per_pass is not None:
+        refuse_split_groups(pipeline.build_model(), recipe.group_size, execution.max_samples_per_pass)
+
+
+def _check_storage(options: argparse.Namespace, group: WorkerGroup) -> None:
+    """Refuse a storage that cannot be used, or that holds the checkpoints of another run under this name."""
+    from vrgd_ray.config import require
+    from vrgd_ray.training.checkpoint import CheckpointStore
+
+    store = CheckpointStore(group.checkpoints)
+    if options.storage is not None:
+        store.prepare()
+    begun = bool(store.steps())
+    require(
+        options.resume or not begun,
+        f"{group.checkpoints} holds the checkpoints of another run; choose another --name or --storage.",
+    )
+    if options.resume and not begun:
+        _say(f"There is no checkpoint in {group.checkpoints} yet; the run begins at the beginning.")
+
+
+def _run(
+    options: argparse.Namespace,
+    folder: RunFolder,
+    group: WorkerGroup,
+    configuration: Configuration,
+    execution: Execution,
+    tracker: Tracker,
+    metric: str,
+) -> TrainingResult | int:
+    """Train; the result, or the exit status of a run that did not get there."""
+    from vrgd_ray.training.connection import connect
+    from vrgd_ray.training.monitor import RunFailedError
+    from vrgd_ray.training.run_log import RunLog
+
+    # Whatever can be refused is refused before the run exists in MLflow.
+    with connect(options.address, needs=group.needs, wait=options.wait):
+        _open_tracked_run(tracker, folder.path.name, configuration)
+        folder.note_storage()
+        configuration.write(folder.path / CONFIGURATION_FILE)
+        log = RunLog(tracker, _say, metric, resumed=options.resume)
+        signal.signal(signal.SIGTERM, _terminate)
+        try:
+            result = _tracked(tracker, partial(_train, group, configuration, execution, log))
+        except (KeyboardInterrupt, RunFailedError, _TerminatedError) as error:
+            return _stopped(folder.path.name, error)
+    if log.unsaved:
+        _say(
+            f"vrgd train: the run is over, but its parameters could not be written to {group.checkpoints}; make room "
+            f"there and go on with {cli.resume_command(folder.path.name, 'train')}"
+        )
+        return EXIT_FAILED
+    return result
+
+
+class _TerminatedError(BaseException):
+    """SIGTERM, as a spot instance or a job scheduler sends it."""
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise _TerminatedError
 
 
 def _choose_run(options: argparse.Namespace) -> tuple[RunFolder, Configuration]:
@@ -203,12 +268,14 @@ def _worker_group(
     options: argparse.Namespace, workers: tuple[int, int], storage: str, num_train_samples: int
 ) -> WorkerGroup:
     from vrgd_ray.config import require
-    from vrgd_ray.training.checkpoint import CheckpointStore
     from vrgd_ray.training.worker import WorkerGroup
 
     require(options.gpus_per_worker >= 0, f"--gpus-per-worker {options.gpus_per_worker:g} must be at least 0.")
-    require(options.keep_checkpoints >= 1, f"--keep-checkpoints {options.keep_checkpoints} must be at least 1.")
-    group = WorkerGroup(
+    require(
+        options.keep_checkpoints >= 2,
+        f"--keep-checkpoints {options.keep_checkpoints} must be at least 2: one may get damaged.",
+    )
+    return WorkerGroup(
         num_workers=workers[0] if workers[0] == workers[1] else workers,
         gpus_per_worker=options.gpus_per_worker,
         interval=_parse_interval(options.checkpoint_every, num_train_samples),
@@ -216,8 +283,6 @@ def _worker_group(
         storage=storage,
         name="train",
     )
-    CheckpointStore(group.checkpoints)  # a storage that cannot be used is refused before anything starts
-    return group
 
 
 def _parse_interval(text: str, num_train_samples: int) -> CheckpointInterval:
@@ -251,7 +316,7 @@ def _tracked(tracker: Tracker, train: Callable[[], TrainingResult]) -> TrainingR
         result = train()
         status = "FAILED" if result.diverged else "FINISHED"
         metrics = result.metrics | {"steps": float(result.steps), "seconds": result.seconds}
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _TerminatedError):
         status = "KILLED"
         raise
     finally:
@@ -259,40 +324,25 @@ def _tracked(tracker: Tracker, train: Callable[[], TrainingResult]) -> TrainingR
     return result
 
 
-def _train(
-    group: WorkerGroup,
-    configuration: Configuration,
-    execution: Execution,
-    tracker: Tracker,
-    metric: str,
-) -> TrainingResult:
+def _train(group: WorkerGroup, configuration: Configuration, execution: Execution, log: RunLog) -> TrainingResult:
     from vrgd_ray.pipeline import PipelineSource
-    from vrgd_ray.training.run_log import RunLog
     from vrgd_ray.training.worker import train_on_workers
 
     source = PipelineSource.here(configuration.pipeline, configuration.pipeline_args)
     _say("Starting the workers, which takes about half a minute ...")
-    return train_on_workers(
-        source.open,
-        configuration.recipe,
-        group,
-        split="test",
-        execution=execution,
-        listen=RunLog(tracker, _say, metric),
-    )
+    return train_on_workers(source.open, configuration.recipe, group, split="test", execution=execution, listen=log)
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _stopped(options: argparse.Namespace, name: str, error: BaseException) -> int:
-    interrupted = isinstance(error, KeyboardInterrupt)
-    _say("vrgd train: interrupted" if interrupted else f"vrgd train: {error}")
-    again = ["python", "-m", "vrgd_ray.train", "--resume", "--name", name]
-    output = [] if options.output == Path("runs") else ["--output", str(options.output)]
-    print(f"Go on:       {shlex.join([*again, *output])}, and the flags for machines, storage and tracking as before")
-    return cli.EXIT_INTERRUPTED if interrupted else EXIT_FAILED
+def _stopped(name: str, error: BaseException) -> int:
+    _say(f"vrgd train: {error}" if str(error) else "vrgd train: interrupted")
+    print(f"Go on:       {cli.resume_command(name, 'train')}", flush=True)
+    if isinstance(error, _TerminatedError):
+        os._exit(128 + signal.SIGTERM)  # Ray's processes may be gone already; not another word to them
+    return cli.EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else EXIT_FAILED
 
 
 def _print_result(result: TrainingResult, metric: str) -> int:

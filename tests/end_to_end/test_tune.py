@@ -132,7 +132,7 @@ def test_interrupted_by_ctrl_c_then_resumed_it_reaches_the_same_verdict(finished
     commands.wait_for_runs(tmp_path, process, 6)
     status, output = commands.run(tmp_path, *commands.SMALL, "--resume")
     assert status == 2
-    assert "another search is running" in output
+    assert "another run is under way" in output
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130, (tmp_path / "output.txt").read_text()
     assert commands.result(tmp_path)["status"] == "interrupted"

@@ -64,7 +64,7 @@ def test_two_searches_with_one_name_at_once_are_refused_wherever_they_write(tmp_
     with choose(tmp_path / "here", storage=storage).claim():
         for output in (tmp_path / "here", tmp_path / "there"):
             other = RunFolder(output / "mine", resume=True, base=storage)
-            with pytest.raises(ConfigError, match="another search is running"), other.claim():
+            with pytest.raises(ConfigError, match="another run is under way"), other.claim():
                 pass
     assert not (tmp_path / "here").joinpath("mine").exists()
 

@@ -75,6 +75,36 @@ def test_a_damaged_state_is_said_and_the_one_before_it_used(store, tmp_path, dam
     assert (step, state["step"]) == (1, 1)
     assert len(said) == 1
     assert "step_000000002.pt cannot be read" in said[0]
+    assert store.steps() == [1]  # set aside, so that the next ones are kept
+    for step in range(2, 5):
+        store.save(step, {"step": step})
+    assert store.steps() == [4, 3]
+
+
+def test_checkpoints_that_none_can_be_read_of_are_no_fresh_start(store, tmp_path):
+    for step in (1, 2):
+        store.save(step, {"step": step})
+        truncate(tmp_path / f"store/step_00000000{step}.pt")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"not one of the 2 checkpoints in .* can be read; delete them"):
+            store.newest(print)
+
+
+def test_a_storage_that_does_not_answer_is_not_taken_for_damage(store, monkeypatch):
+    store.save(1, {"step": 1})
+
+    def gone(step):
+        raise OSError("the network is down")
+
+    monkeypatch.setattr(store, "load", gone)
+    with pytest.raises(OSError, match="network"):
+        store.newest(print)
+    assert store.steps() == [1]
+
+
+def test_a_place_that_takes_no_folder_is_refused():
+    with pytest.raises(ConfigError, match="the storage /proc/x cannot be used"):
+        CheckpointStore("/proc/x").prepare()
 
 
 def test_code_in_a_state_is_refused(store):

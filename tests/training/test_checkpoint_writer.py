@@ -67,6 +67,24 @@ def test_a_full_disk_is_said_and_the_next_state_tried(tmp_path):
     assert (store.steps(), len(said)) == ([3, 1], 1)
 
 
+def test_a_state_that_could_never_be_read_is_known_at_the_first_write(tmp_path):
+    said = []
+    writer = CheckpointWriter(CheckpointStore(str(tmp_path)), said.append)
+    for step in (1, 2):
+        writer.write(step, {"step": step, "odd": print})
+        writer.finish()
+    assert "step 1 cannot be read back: Weights only load failed" in said[0]
+
+
+def test_a_state_that_cannot_be_written_is_said(tmp_path):
+    said = []
+    writer = CheckpointWriter(CheckpointStore(str(tmp_path)), said.append)
+    writer.write(1, {"step": lambda: 1})
+    writer.finish()
+    assert "step 1 could not be written" in said[0]
+    assert writer.written is None
+
+
 def test_a_snapshot_uses_its_memory_again():
     snapshot = Snapshot()
     state = {"a": torch.arange(4.0), "b": [torch.ones(2), 7, "text"], "c": (None, torch.zeros(1, dtype=torch.int64))}

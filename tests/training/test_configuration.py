@@ -18,8 +18,10 @@ def test_what_is_written_is_read(tmp_path):
     ("text", "message"),
     [
         (None, "cannot be read"),
-        ("a: [", "cannot be read"),
-        ("recipe: {}", "must hold pipeline and recipe"),
+        ("a: [", "cannot be read: .*, in line 1"),
+        ("pipeline: p\npipeline_args: 5\nrecipe: {}", "must hold pipeline"),
+        ("pipeline: 7\nrecipe: {}", "must hold pipeline"),
+        ("recipe: {}", "must hold pipeline"),
         ("- 1", "must hold"),
         ("pipeline: p\nrecipe: {optimizer: sgd, batch_size: 64, lr: 0.1, lrr: 2}", "unknown recipe field 'lrr'"),
     ],
@@ -30,6 +32,12 @@ def test_a_file_that_is_none_is_refused(tmp_path, text, message):
         path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         Configuration.read(path)
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path):
+    (tmp_path / "best.yaml").write_bytes(bytes(range(256)))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        Configuration.read(tmp_path / "best.yaml")
 
 
 def test_differences_are_named():

@@ -85,7 +85,7 @@ def test_what_fits_is_found_by_halving_and_said(most, found):
     context = Listening()
     run = run_of(Small(most), context=context)
     before = parameters_of(run).clone()
-    assert run.find_samples_per_pass() == found
+    assert run.find_samples_per_pass(7) == found
     assert torch.equal(parameters_of(run), before)
     assert all(parameter.grad is None for parameter in run.module.parameters())
     assert bool(context.said) == (found < 7)
@@ -94,13 +94,13 @@ def test_what_fits_is_found_by_halving_and_said(most, found):
 
 def test_a_model_too_large_for_a_single_sample_is_refused():
     with pytest.raises(ConfigError, match="not even a single sample"):
-        run_of(Small(0)).find_samples_per_pass()
+        run_of(Small(0)).find_samples_per_pass(7)
 
 
 def test_trying_leaves_buffers_as_they_were():
     run = run_of(NormedBlobs())
     before = [buffer.clone() for buffer in run.module.buffers()]
-    run.find_samples_per_pass()
+    run.find_samples_per_pass(7)
     assert all(torch.equal(a, b) for a, b in zip(run.module.buffers(), before, strict=True))
 
 

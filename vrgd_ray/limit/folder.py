@@ -49,7 +49,7 @@ class RunFolder:
             names = (default if number == 1 else f"{default}-{number}" for number in count(1))
             folder = _unused((cls(output / each, base=base) for each in names), or_last=resume)
         if resume:
-            require(folder.exists, f"nothing to resume: there is no search in {folder.place}.")
+            require(folder.exists, f"nothing to resume: there is no run in {folder.place}.")
             return replace(folder, resume=True, base=folder._base_of_last_start())
         require(not folder.exists, f"{folder.place} exists; choose another --name, or go on with it by --resume.")
         return folder
@@ -59,7 +59,7 @@ class RunFolder:
         """Make the folder, and the ledger where that lies elsewhere, this process's own.
 
         Raises:
-            ConfigError: another search is running in it, or has been since the name was chosen.
+            ConfigError: another run is under way in it, or has been since the name was chosen.
         """
         with locked(self.path), self.ledger.claim() if self.base is not None else nullcontext():
             begun = self.ledger.begun

@@ -17,7 +17,7 @@ def locked(folder: Path) -> Iterator[None]:
     """Make the folder this process's own; one that is left empty is removed again.
 
     Raises:
-        ConfigError: another search is running in it, or it cannot be written to.
+        ConfigError: another run is under way in it, or it cannot be written to.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -30,7 +30,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ConfigError(f"another search is running in {folder}; choose another --name.") from None
+            raise ConfigError(f"another run is under way in {folder}; choose another --name.") from None
         try:
             yield
         finally:

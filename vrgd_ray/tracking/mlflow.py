@@ -43,6 +43,7 @@ class MlflowTracker:
         self._open_groups: set[str] = set()
         self._half_written: dict[str, str] = {}
         self._points: set[int] | None = None
+        self._found_tags: Mapping[str, str] = {}
         self._next_try, self._said = 0.0, False
 
     def check(self) -> None:
@@ -96,6 +97,10 @@ class MlflowTracker:
         when = int(time.time() * 1000)
         self._do(lambda: self._log_point(samples, metrics, when))
 
+    def tags(self) -> Mapping[str, str]:
+        """Tags of the parent run as `start` found it; none for a new one."""
+        return self._found_tags
+
     def tag(self, tags: Mapping[str, str]) -> None:
         """Set tags of the parent run."""
         self._do(lambda: self._tag(self._parent_id, tags))
@@ -105,7 +110,11 @@ class MlflowTracker:
         self._next_try = 0.0
         self._do(lambda: self._finish(status, metrics, artifacts))
         if self._pending:
-            print(f"MLflow: {len(self._pending)} entries could not be written to {self.tracking_uri}.", file=sys.stderr)
+            print(
+                f"MLflow: {len(self._pending)} entries could not be written to {self.tracking_uri}; the same command "
+                "with --resume writes them.",
+                file=sys.stderr,
+            )
 
     def register_model(self, name: str, files: Sequence[Path], *, recipe: Mapping[str, Any]) -> str:
         """Register the files as a version of a model, created where there is none."""
@@ -164,7 +173,7 @@ class MlflowTracker:
         condition = f"tags.`{_SEARCH}` = '{search_id}' and tags.`{_LEVEL}` = 'search'"
         found = self._client.search_runs([self._experiment_id], condition, max_results=1)
         if found:
-            self._parent_id = found[0].info.run_id
+            self._parent_id, self._found_tags = found[0].info.run_id, found[0].data.tags
             self._client.update_run(self._parent_id, status="RUNNING")
             self._adopt_children(search_id)
             return

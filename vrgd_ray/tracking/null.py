@@ -30,6 +30,10 @@ class NullTracker:
     def log_point(self, samples: int, metrics: Mapping[str, float]) -> None:
         """Nothing."""
 
+    def tags(self) -> Mapping[str, str]:
+        """None."""
+        return {}
+
     def tag(self, tags: Mapping[str, str]) -> None:
         """Nothing."""
 

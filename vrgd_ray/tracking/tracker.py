@@ -91,6 +91,10 @@ class Tracker(Protocol):
         """Log metrics of the parent run itself, by the training samples seen; a point that is there is left alone."""
         ...
 
+    def tags(self) -> Mapping[str, str]:
+        """Tags of the parent run as `start` found it."""
+        ...
+
     def tag(self, tags: Mapping[str, str]) -> None:
         """Set tags of the parent run."""
         ...

@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from pyarrow import fs
 
-from vrgd_ray.config import ConfigError
+from vrgd_ray.config import ConfigError, require
 
 _NAME = re.compile(r"step_(\d+)\.pt")
 _PARTIAL = ".partial"
+_DAMAGED = ".damaged"
 
 
 class CheckpointStore:
@@ -22,7 +23,7 @@ class CheckpointStore:
 
     Args:
         location: a folder, or a URI that pyarrow understands (s3://bucket/path).
-        keep: newest states to keep; at least 2, so that a damaged one does not lose the run.
+        keep: newest states to keep; with a single one, a file that is damaged later would lose the run.
 
     Raises:
         ConfigError: pyarrow knows no such location.
@@ -36,6 +37,17 @@ class CheckpointStore:
             raise ConfigError(f"the storage {location} cannot be used: {error}") from error
         self.location, self.keep = location, keep
         self._local = isinstance(self._files, fs.LocalFileSystem)
+
+    def prepare(self) -> None:
+        """Make the folder.
+
+        Raises:
+            ConfigError: the storage takes no folder.
+        """
+        try:
+            self._files.create_dir(self._folder)
+        except OSError as error:
+            raise ConfigError(f"the storage {self.location} cannot be used: {error}") from error
 
     def steps(self) -> list[int]:
         """Steps of the states there are, the newest first; damaged ones included."""
@@ -77,14 +89,35 @@ class CheckpointStore:
         return state
 
     def newest(self, say: Callable[[str], None]) -> tuple[int, dict[str, Any]] | None:
-        """Step and state of the newest checkpoint that can be read; each that cannot is said. None without any."""
+        """Step and state of the newest checkpoint that can be read; None where there is none.
+
+        Each that cannot is said, and set aside under another name, so that it does not count among the newest.
+
+        Raises:
+            ConfigError: there are checkpoints, and not one can be read.
+            OSError: the storage does not answer.
+        """
+        damaged = []
         for step in self.steps():
             try:
-                return step, self.load(step)
-            except Exception as error:  # whatever is wrong with it, it is of no use
-                reason = failure_reason(error)
-                say(f"The checkpoint {self._path(step)} cannot be read ({reason}); trying the one before.")
+                state = self.load(step)
+            except OSError:
+                raise
+            except Exception as error:  # truncated, overwritten, not plain data: it is of no use
+                damaged.append(step)
+                say(f"The checkpoint {self._path(step)} cannot be read: {failure_reason(error)}.")
+            else:
+                self._set_aside(damaged)
+                return step, state
+        require(
+            not damaged,
+            f"not one of the {len(damaged)} checkpoints in {self.location} can be read; delete them to begin anew.",
+        )
         return None
+
+    def _set_aside(self, damaged: list[int]) -> None:
+        for step in damaged:
+            self._files.move(self._path(step), self._path(step) + _DAMAGED)
 
     def _remove_old(self) -> None:
         for old in self.steps()[self.keep :]:
@@ -103,7 +136,7 @@ def failure_reason(error: BaseException) -> str:
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
     lines = str(cause or error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return lines[0].partition(". ")[0].rstrip(".") if lines else type(error).__name__
 
 
 def _write_to_disk(path: Path, state: dict[str, Any]) -> None:

@@ -34,10 +34,19 @@ class Configuration:
         """
         try:
             content = yaml.safe_load(path.read_text())
-        except (OSError, yaml.YAMLError) as error:
-            raise ConfigError(f"--config {path} cannot be read: {str(error).splitlines()[0]}") from error
-        complete = isinstance(content, dict) and isinstance(content.get("recipe"), dict) and "pipeline" in content
-        require(complete, f"--config {path} must hold pipeline and recipe, as the best.yaml of a search does.")
+        except (OSError, ValueError, yaml.YAMLError) as error:  # ValueError: no text
+            raise ConfigError(f"--config {path} cannot be read: {_reason(error)}.") from error
+        complete = (
+            isinstance(content, dict)
+            and isinstance(content.get("recipe"), dict)
+            and isinstance(content.get("pipeline"), str)
+            and isinstance(content.get("pipeline_args") or {}, dict)
+        )
+        require(
+            complete,
+            f"--config {path} must hold pipeline (a name), recipe (fields and values) and, if any, pipeline_args "
+            "(names and values), as the best.yaml of a search does.",
+        )
         return cls(
             pipeline=content["pipeline"],
             pipeline_args=content.get("pipeline_args") or {},
@@ -46,8 +55,10 @@ class Configuration:
         )
 
     def write(self, path: Path) -> None:
-        """Write it to a YAML file that `read` takes."""
-        path.write_text(yaml.safe_dump({**self._content(), "run_id": self.run_id}, sort_keys=False))
+        """Write it, whole or not at all, to a YAML file that `read` takes."""
+        partial = path.with_name(f"{path.name}.partial")
+        partial.write_text(yaml.safe_dump({**self._content(), "run_id": self.run_id}, sort_keys=False))
+        partial.replace(path)
 
     def differences(self, before: Configuration) -> list[str]:
         """What is not as it was before, as "lr = 0.1 (it was 0.2)"."""
@@ -60,3 +71,9 @@ class Configuration:
             "pipeline_args": dict(self.pipeline_args),
             "recipe": self.recipe.to_dict(),
         }
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        return f"{error.problem}, in line {error.problem_mark.line + 1}"
+    return str(error).splitlines()[0].rstrip(".")

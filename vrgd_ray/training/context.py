@@ -33,7 +33,7 @@ class Context(Protocol):
         ...
 
     def checkpoint_due(self, samples: int) -> bool:
-        """Asked in every step, with the samples seen before it: whether a checkpoint is wanted after it. One worker's
+        """Asked in every step, with the samples seen when it is done: whether a checkpoint is wanted then. One worker's
         wish is enough for all."""
         ...
 

@@ -34,6 +34,8 @@ class Finished:
 
     result: TrainingResult
     """Its outcome."""
+    saved: bool = True
+    """Whether the trained parameters are in the storage."""
 
 
 Event: TypeAlias = Started | Progress | Message | Finished

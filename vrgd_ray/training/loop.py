@@ -30,6 +30,7 @@ from vrgd_ray.training.result import Progress, Split, TrainingResult
 from vrgd_ray.training.running_statistics import RunningStatistics
 from vrgd_ray.training.sampler import SampleStream
 from vrgd_ray.training.seeding import pass_seed, seed_generators
+from vrgd_ray.training.stray_buffers import StrayBuffers
 
 
 def train(
@@ -134,18 +135,17 @@ class TrainingRun:
         self.optimizer = create_optimizer(self.recipe.optimizer, self.module.parameters(), **options)
 
     def _fit_passes(self, state: dict[str, Any] | None) -> None:
-        """Decide how many samples go through the model at once; a run that goes on keeps what it had found."""
-        size = self.plan.group_size
+        """Decide how many samples go through the model at once; a run that goes on keeps what it had, if it fits."""
         limit = self.execution.max_samples_per_pass or (state or {}).get("samples_per_pass")
-        if limit is not None:
-            size = min(size, limit)
-        elif self.context.device.type == "cuda" and not has_batch_statistics(self.module):
-            size = self.find_samples_per_pass()
+        size = min(self.plan.group_size, limit or self.plan.group_size)
+        searches = self.context.device.type == "cuda" and self.execution.max_samples_per_pass is None
+        if searches and not has_batch_statistics(self.module):
+            size = self.find_samples_per_pass(size)
         refuse_split_groups(self.module, self.plan.group_size, size)
         self.plan = replace(self.plan, max_samples_per_pass=size)
 
-    def find_samples_per_pass(self) -> int:
-        """Most samples of a group that fit into a pass on every worker, found by trying.
+    def find_samples_per_pass(self, most: int) -> int:
+        """Samples of a group that fit into a pass on every worker, found by trying `most` and halving.
 
         Raises:
             ConfigError: not even a single sample fits.
@@ -159,7 +159,7 @@ class TrainingRun:
 
             return pass_fits(run_pass, self.module, self.context.device, self.context.world_size)
 
-        size = largest_fitting(self.plan.group_size, fits)
+        size = largest_fitting(most, fits)
         if size < self.plan.group_size:
             self.context.say(
                 f"A group of {self.plan.group_size} samples does not fit into memory at once: computed in passes of "
@@ -172,10 +172,12 @@ class TrainingRun:
         if self.step == 0:
             self.check_evaluation()
         self.module.train()
+        stray = StrayBuffers(self.module)
         started = time.perf_counter()
         while self.step < self.total_steps:
             if not math.isfinite(self.train_step()):
                 return self._result(started, {}, diverged=True)
+            stray.report(self.context.say)
             if self.step in self.evaluation_steps or self.checkpoint_due:
                 self.seconds += time.perf_counter() - started
                 if self.step in self.evaluation_steps:
@@ -240,7 +242,8 @@ class TrainingRun:
 
         All workers must see the same, or one would stop at a NaN, or save, while the others wait for it.
         """
-        shared = torch.stack([loss, loss.new_tensor(float(self.context.checkpoint_due(self.samples)))])
+        due = self.context.checkpoint_due(self.samples + self.recipe.batch_size)
+        shared = torch.stack([loss, loss.new_tensor(float(due))])
         if self.context.world_size > 1:
             dist.all_reduce(shared)
         total, wishes = shared.tolist()
@@ -333,7 +336,7 @@ class TrainingRun:
         return {
             "pipeline": f"{kind.__module__}:{kind.__qualname__}",
             "num_train_samples": self.pipeline.num_train_samples,
-            "parameters": {name: list(value.shape) for name, value in self.module.state_dict().items()},
+            "parameters": {name: list(value.shape) for name, value in self.module.named_parameters()},
         }
 
 
@@ -357,7 +360,7 @@ def _checked_metrics(metrics: Any, metric: str) -> dict[str, float]:
             isinstance(value, (int, float)),
             f"the pipeline's evaluate() returned {name} = {value!r} of type {type(value).__name__}; return a float.",
         )
-    return dict(metrics)
+    return {name: float(value) for name, value in metrics.items()}  # a subclass of float would not be plain data
 
 
 def _check_loss(loss: Any) -> None:

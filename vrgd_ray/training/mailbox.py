@@ -15,25 +15,37 @@ class Mailbox:
     def __init__(self, max_failures: int) -> None:
         self.max_failures = max_failures
         self._events: list[Event] = []
-        self._step, self._num_workers, self._failures = -1, 0, 0
+        self._step, self._num_workers, self._starts = -1, 0, 0
         self._reason: str | None = None
+        self._errors: set[str] = set()
         self._hopeless = False
+        self.given_up = False
 
     def begin(self, step: int, num_workers: int) -> bool:
-        """A group of workers is about to go on from this step: whether it should.
+        """A group of workers is about to start from the checkpoint of this step: whether it should.
 
-        Machines that are lost now and then cost as many restarts as they like, as long as each finds a newer
+        Machines that are lost now and then cost as many restarts as they like, as long as each finds another
         checkpoint; a group that has grown was restarted for that and not by a failure.
         """
-        stuck = step == self._step and num_workers <= self._num_workers
-        self._failures = self._failures + 1 if stuck else 0
+        if step != self._step:
+            self._starts = 0
+            self._errors.clear()
+        self._starts += num_workers <= self._num_workers or self._starts == 0
         self._step, self._num_workers = step, num_workers
-        return not self._hopeless and self._failures <= self.max_failures
+        self.given_up = self._hopeless or self._starts > self.max_failures + 1
+        return not self.given_up
 
-    def fail(self, reason: str, hopeless: bool) -> None:
-        """A worker broke, and why; `hopeless` where a restart cannot help."""
-        self._reason = self._reason if self._hopeless else reason
-        self._hopeless = self._hopeless or hopeless
+    def fail(self, reason: str, *, hopeless: bool, own: bool) -> None:
+        """A worker broke, and why.
+
+        hopeless: no restart can help. own: the error is of the program, not of the connection to other workers; one
+        that comes a second time without progress will come a third time.
+        """
+        if own:
+            hopeless = hopeless or reason in self._errors
+            self._errors.add(reason)
+        if not self._hopeless:
+            self._reason, self._hopeless = reason, hopeless
 
     def put(self, event: Event) -> None:
         """Leave an event."""
@@ -44,6 +56,6 @@ class Mailbox:
         events, self._events = self._events, []
         return events
 
-    def failure(self) -> tuple[str | None, bool]:
-        """Why a worker broke last, and whether a restart cannot help."""
-        return self._reason, self._hopeless
+    def failure(self) -> str | None:
+        """Why a worker broke last, or why the run was given up."""
+        return self._reason

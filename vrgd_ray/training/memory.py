@@ -34,17 +34,17 @@ def refuse_split_groups(module: nn.Module, group_size: int, samples_per_pass: in
     )
 
 
-def largest_fitting(group_size: int, fits: Callable[[int], bool]) -> int:
+def largest_fitting(most: int, fits: Callable[[int], bool]) -> int:
     """Halve the samples of a pass until it fits.
 
     Args:
-        group_size: where to begin.
+        most: where to begin.
         fits: tries a pass of that many samples; the same answer on all workers.
 
     Raises:
         ConfigError: not even a single sample fits.
     """
-    size = group_size
+    size = most
     while not fits(size):
         require(size > 1, "the model does not fit into memory: not even a single sample can be computed.")
         size = -(-size // 2)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from vrgd_ray.config import ConfigError
 from vrgd_ray.training.events import Event, Finished
 from vrgd_ray.training.mailbox import Mailbox
 from vrgd_ray.training.result import TrainingResult
@@ -16,7 +15,7 @@ _POLL_SECONDS = 0.2
 
 
 class RunFailedError(RuntimeError):
-    """The workers of a run broke too often without getting any further."""
+    """The workers of a run broke too often without getting any further, or in a way that no restart mends."""
 
 
 class RunMonitor:
@@ -26,7 +25,6 @@ class RunMonitor:
         self._listen, self._max_failures = listen, max_failures
         self._result: TrainingResult | None = None
         self._reason: str | None = None
-        self._hopeless = False
 
     @contextmanager
     def open(self) -> Iterator[Any]:
@@ -45,23 +43,19 @@ class RunMonitor:
             over.set()
             thread.join()
             self._deliver(mailbox)
-            self._reason, self._hopeless = ray.get(mailbox.failure.remote())
+            self._reason = ray.get(mailbox.failure.remote())
             ray.kill(mailbox)
 
     def result(self) -> TrainingResult:
         """The result of the run that is over.
 
         Raises:
-            ConfigError: a worker refused to go on, for a reason that no restart would mend.
-            RunFailedError: the workers failed too often.
+            RunFailedError: the run was given up.
         """
         if self._result is not None:
             return self._result
-        if self._hopeless:
-            raise ConfigError(self._reason or "a worker refused to go on.")
         raise RunFailedError(
-            f"the workers failed {self._max_failures + 1} times without getting any further: "
-            f"{self._reason or 'they were lost, with no word of why'}"
+            f"the run was given up: {self._reason or 'its workers were lost again and again, with no word of why'}"
         )
 
     def _follow(self, mailbox: Any, over: threading.Event) -> None:

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import os
+import threading
+import traceback
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from vrgd_ray.config import ConfigError, Recipe
 from vrgd_ray.pipeline import Pipeline
 from vrgd_ray.training.checkpoint import CheckpointStore
-from vrgd_ray.training.events import Event, Started
+from vrgd_ray.training.events import Event, Message
 from vrgd_ray.training.execution import Execution
 from vrgd_ray.training.loop import TrainingRun
 from vrgd_ray.training.monitor import RunMonitor
 from vrgd_ray.training.result import Split, TrainingResult
 from vrgd_ray.training.worker_context import CheckpointInterval, WorkerContext
+
+_PATIENCE = 7 * 24 * 3600
+"""Seconds that a collective may take."""
 
 
 def _ignore(event: Event) -> None:
@@ -85,24 +92,44 @@ def train_on_workers(
         listen: takes the events of the run, from a thread of its own.
 
     Raises:
-        ConfigError: the run cannot go on as it is, whatever the number of restarts.
-        RunFailedError: the run failed more than `group.max_failures` times without getting any further.
+        RunFailedError: the run failed more than `group.max_failures` times without getting any further, or in a way
+            that no restart mends.
     """
     monitor = RunMonitor(listen, group.max_failures)
     with monitor.open() as mailbox:
-        _trainer(partial(_work, open_pipeline, recipe, group, split, execution, mailbox), group).fit()
+        trainer = _trainer(partial(_work, open_pipeline, recipe, group, split, execution, mailbox), group)
+        _beside_main_thread(trainer.fit)
     return monitor.result()
+
+
+def _beside_main_thread(fit: Callable[[], Any]) -> None:
+    """Call `fit` so that Ctrl-C reaches the caller: in the main thread Ray would take the signal for itself."""
+    if threading.current_thread() is not threading.main_thread():
+        fit()
+        return
+    outcome: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(fit())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    outcome.result()
 
 
 def _trainer(worker: Callable[[], None], group: WorkerGroup) -> Any:
     from ray.train import FailureConfig, RunConfig, ScalingConfig
-    from ray.train.torch import TorchTrainer
+    from ray.train.torch import TorchConfig, TorchTrainer
 
     def train() -> None:  # Ray takes a function, not a partial
         worker()
 
     return TorchTrainer(
         train,
+        # A worker that waits for rank 0's evaluation is not lost; those that are, Ray finds by itself.
+        torch_config=TorchConfig(timeout_s=_PATIENCE),
         scaling_config=ScalingConfig(
             num_workers=group.num_workers,
             elastic_resize_monitor_interval_s=group.resize_every,
@@ -125,19 +152,44 @@ def _work(
     mailbox: Any,
 ) -> None:
     """What every worker runs; returning without a result gives the run up."""
-    import ray
 
     _prepare_process(execution)
     context = _worker_context(group, mailbox)
     try:
         if _may_begin(context, mailbox):
             run = TrainingRun(open_pipeline(), recipe, context, execution=execution)
-            context.send(Started(num_workers=context.world_size, samples=run.samples, curve=run.curve))
+            context.begin(run)
             context.finish(run.run(split), run.state_dict)
     except Exception as error:
-        text = str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
-        ray.get(mailbox.fail.remote(text, isinstance(error, ConfigError)))
+        _tell(error, mailbox)
         raise
+
+
+def _may_begin(context: WorkerContext, mailbox: Any) -> bool:
+    """Whether the workers should go on, or have failed here too often; the same answer for all, before all else."""
+    import ray
+
+    answer = None
+    if context.rank == 0:
+        try:
+            newest = max(context.store.steps(), default=0)
+        except OSError:  # the storage does not answer; reading it will say so
+            newest = -1
+        answer = ray.get(mailbox.begin.remote(newest, context.world_size))
+    return bool(context.shared(answer))
+
+
+def _tell(error: Exception, mailbox: Any) -> None:
+    """Leave word of what broke; the traceback, where it is of the user's code and not of a lost connection."""
+    import ray
+
+    refused = isinstance(error, ConfigError)
+    own = refused or not (isinstance(error, dist.DistError) or "onnection" in str(error))
+    text = str(error) if refused else f"{type(error).__name__}: {error}"
+    if own and not refused:
+        trace = "".join(traceback.format_exception(error))
+        ray.get(mailbox.put.remote(Message(text=f"A worker broke:\n{trace.rstrip()}")))
+    ray.get(mailbox.fail.remote(text, hopeless=refused, own=own))
 
 
 def _worker_context(group: WorkerGroup, mailbox: Any) -> WorkerContext:
@@ -154,20 +206,6 @@ def _worker_context(group: WorkerGroup, mailbox: Any) -> WorkerContext:
         rank=place.get_world_rank(),
         world_size=place.get_world_size(),
     )
-
-
-def _may_begin(context: WorkerContext, mailbox: Any) -> bool:
-    """Whether the workers should go on, or have failed here too often; the same answer for all of them.
-
-    Asked before anything that may fail.
-    """
-    import ray
-
-    answer = None
-    if context.rank == 0:
-        newest = max(context.store.steps(), default=0)
-        answer = ray.get(mailbox.begin.remote(newest, context.world_size))
-    return bool(context.shared(answer))
 
 
 def _prepare_process(execution: Execution | None) -> None:

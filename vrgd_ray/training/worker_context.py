@@ -11,10 +11,11 @@ import torch
 import torch.distributed as dist
 
 from vrgd_ray.config import ConfigError
-from vrgd_ray.training.checkpoint import CheckpointStore, failure_reason
+from vrgd_ray.training.checkpoint import CheckpointStore
 from vrgd_ray.training.checkpoint_writer import CheckpointWriter
 from vrgd_ray.training.context import StateFunction
-from vrgd_ray.training.events import Event, Finished, Message
+from vrgd_ray.training.events import Event, Finished, Message, Started
+from vrgd_ray.training.loop import TrainingRun
 from vrgd_ray.training.result import Progress, TrainingResult
 
 
@@ -51,7 +52,7 @@ class WorkerContext:
         """The newest checkpoint that can be read, the same on all workers: rank 0 chooses.
 
         Raises:
-            ConfigError: this worker does not see the checkpoint that rank 0 chose.
+            ConfigError: there are checkpoints and none can be read, or this worker does not see the one chosen.
         """
         found = self.store.newest(self.say) if self.rank == 0 else None
         step = self.shared(found[0] if found else None)
@@ -64,10 +65,10 @@ class WorkerContext:
     def _load(self, step: int) -> dict[str, Any]:
         try:
             return self.store.load(step)
-        except Exception as error:
+        except FileNotFoundError as error:
             raise ConfigError(
-                f"a worker cannot read the checkpoint of step {step} in {self.store.location} "
-                f"({failure_reason(error)}); --storage must be a place that every machine can reach."
+                f"a worker does not find the checkpoint of step {step} in {self.store.location}; --storage must be a "
+                "place that every machine can reach."
             ) from error
 
     def shared(self, value: Any) -> Any:
@@ -77,6 +78,12 @@ class WorkerContext:
         values = [value]
         dist.broadcast_object_list(values, src=0, device=self.device)
         return values[0]
+
+    def begin(self, run: TrainingRun) -> None:
+        """Send word that the workers train; a run at its very start writes its first checkpoint, to try it out."""
+        self.send(Started(num_workers=self.world_size, samples=run.samples, curve=run.curve))
+        if run.step == 0:
+            self.checkpoint(run.state_dict)
 
     def report(self, progress: Progress, state: StateFunction) -> None:
         """Send the progress on."""
@@ -98,10 +105,11 @@ class WorkerContext:
             self._saved_at, self._saved_samples = time.monotonic(), current["samples"]
 
     def finish(self, result: TrainingResult, state: StateFunction) -> None:
-        """Write the final state, wait for it, and send the result."""
-        self.checkpoint(state)
+        """Write the final state, wait for it, and send the result; a run that diverged leaves no state of its end."""
+        if not result.diverged:
+            self.checkpoint(state)
         self._writer.finish()
-        self.send(Finished(result=result))
+        self.send(Finished(result=result, saved=result.diverged or self._writer.written == result.steps))
 
     def say(self, message: str) -> None:
         """Send a sentence for the user."""
