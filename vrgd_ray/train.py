@@ -129,8 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(options: argparse.Namespace) -> int:
     from vrgd_ray.config import require
     from vrgd_ray.pipeline import load_pipeline
+    from vrgd_ray.training.budget import check_fits
     from vrgd_ray.training.execution import Execution
-    from vrgd_ray.training.loop import check_fits
 
     require(options.wait >= 0, f"--wait {options.wait:g} must be at least 0 seconds.")
     workers = _parse_workers(options.workers)

@@ -10,8 +10,9 @@ import torch
 from vrgd_ray import Pipeline
 from vrgd_ray.optim.registry import base_of, hyperparameters
 from vrgd_ray.pipeline import available_pipelines, load_pipeline
+from vrgd_ray.training.budget import check_fits
 from vrgd_ray.training.context import LocalContext
-from vrgd_ray.training.loop import check_fits, train
+from vrgd_ray.training.loop import train
 
 NAMES = available_pipelines()
 QUICK_EPOCHS = 3

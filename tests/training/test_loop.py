@@ -9,9 +9,11 @@ import workloads
 from workloads import Blobs
 
 from vrgd_ray import ConfigError, Recipe
+from vrgd_ray.training.budget import check_fits, count_steps
 from vrgd_ray.training.checkpoint import CheckpointStore
 from vrgd_ray.training.context import LocalContext
-from vrgd_ray.training.loop import TrainingRun, check_fits, count_steps, to_device, train
+from vrgd_ray.training.loop import TrainingRun, train
+from vrgd_ray.training.placement import to_device
 from vrgd_ray.training.probe import seconds_per_step
 
 RECIPE = Blobs.reference.with_values(optimizer="vr_adamw", warmup_fraction=0.1)
@@ -229,6 +231,10 @@ def test_a_checkpoint_of_another_pipeline_is_refused_naming_what_differs(tmp_pat
     finished(Blobs(), RECIPE, SavingContext(tmp_path))
     with pytest.raises(ConfigError, match=r"of another pipeline: pipeline = 'workloads:Blobs', not '.*Other'\."):
         TrainingRun(Other(), RECIPE, SavingContext(tmp_path, start=4))
+    wider = Blobs()
+    wider.build_model = lambda: torch.nn.Linear(4, 5)
+    with pytest.raises(ConfigError, match=r"of another pipeline: shape of weight = None, not \[5, 4\]; shape of bias"):
+        TrainingRun(wider, RECIPE, SavingContext(tmp_path, start=4))
     with pytest.raises(ConfigError, match=r"of another pipeline: num_train_samples = 240, not 480\."):
         TrainingRun(Blobs(480), RECIPE.with_values(epochs=2), SavingContext(tmp_path, start=4))
 

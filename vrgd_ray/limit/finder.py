@@ -23,7 +23,7 @@ from vrgd_ray.search.cell_study import CellStudy
 from vrgd_ray.search.job import Cell, Job
 from vrgd_ray.search.space import load_space, parse_overrides
 from vrgd_ray.search.warm_start import first_guesses
-from vrgd_ray.training.loop import count_steps
+from vrgd_ray.training.budget import count_steps
 from vrgd_ray.training.result import TrainingResult
 
 Recorded = Mapping[str, tuple[Job, TrainingResult]]

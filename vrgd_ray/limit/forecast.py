@@ -12,7 +12,7 @@ from vrgd_ray.limit.plan import SearchPlan
 from vrgd_ray.limit.power import acceptance, smallest_margin
 from vrgd_ray.optim.registry import is_vr
 from vrgd_ray.search.job import Cell
-from vrgd_ray.training.loop import count_steps
+from vrgd_ray.training.budget import count_steps
 
 _MARGINS = (1.0, 1.5, 2.0, 3.0)
 """Margins, in standard deviations over seeds, whose chances --dry-run states."""

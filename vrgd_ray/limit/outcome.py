@@ -18,7 +18,7 @@ from vrgd_ray.limit.insights import parameter_importances, series, tuning
 from vrgd_ray.limit.power import acceptance, smallest_margin
 from vrgd_ray.limit.scale_controls import ScaleControls
 from vrgd_ray.search.job import Cell
-from vrgd_ray.training.loop import count_steps
+from vrgd_ray.training.budget import count_steps
 
 SCHEMA_VERSION = 1
 

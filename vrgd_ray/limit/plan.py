@@ -14,7 +14,7 @@ from vrgd_ray.optim.registry import base_of, names
 from vrgd_ray.pipeline import Pipeline
 from vrgd_ray.search.job import Cell
 from vrgd_ray.search.space import Override, SpaceContext, describe, load_space, parse_overrides, uses
-from vrgd_ray.training.loop import count_steps
+from vrgd_ray.training.budget import count_steps
 
 _SEED_STRIDE = 1000
 _CONFIRM_OFFSET = 100

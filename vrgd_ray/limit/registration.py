@@ -13,8 +13,8 @@ import torch
 from vrgd_ray.config import Recipe
 from vrgd_ray.pipeline import PipelineSource
 from vrgd_ray.search.study import TrialResources
+from vrgd_ray.training.budget import count_steps
 from vrgd_ray.training.checkpoint import CheckpointStore
-from vrgd_ray.training.loop import count_steps
 from vrgd_ray.training.worker import WorkerGroup, train_on_workers
 
 MODEL_FILE = "state_dict.pt"

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import time
 from dataclasses import asdict, replace
-from fractions import Fraction
 from itertools import product
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
-from vrgd_ray.config import ConfigError, Recipe, require
+from vrgd_ray.config import Recipe, require
 from vrgd_ray.gradients import GradientMoments, NoiseScale
 from vrgd_ray.optim.base import LayerOptimizer
 from vrgd_ray.optim.registry import create_optimizer, hyperparameters, is_vr
@@ -23,9 +19,12 @@ from vrgd_ray.optim.statistics import scale_series
 from vrgd_ray.pipeline import Batch, Data, Pipeline
 from vrgd_ray.schedules import create_schedule
 from vrgd_ray.training.batch_plan import BatchPlan, Chunk
+from vrgd_ray.training.budget import count_steps
+from vrgd_ray.training.checks import check_loss, checked_metrics, refuse_other
 from vrgd_ray.training.context import Context
 from vrgd_ray.training.execution import Execution
 from vrgd_ray.training.memory import has_batch_statistics, largest_fitting, pass_fits, refuse_split_groups
+from vrgd_ray.training.placement import distribute, to_device
 from vrgd_ray.training.result import Progress, Split, TrainingResult
 from vrgd_ray.training.running_statistics import RunningStatistics
 from vrgd_ray.training.sampler import SampleStream
@@ -49,38 +48,6 @@ def train(
         ConfigError: the recipe does not fit the data or the number of workers.
     """
     return TrainingRun(pipeline, recipe, context, evaluations).run(split)
-
-
-def count_steps(recipe: Recipe, num_train_samples: int) -> int:
-    """Optimizer steps of a run: floor(epochs * N / B), the same samples for every batch up to that rounding.
-
-    Raises:
-        ConfigError: the batch exceeds the training set, or not a single step fits.
-    """
-    require(
-        recipe.batch_size <= num_train_samples,
-        f"batch_size = {recipe.batch_size} is above the {num_train_samples} training samples.",
-    )
-    epochs = Fraction(str(recipe.epochs))  # exact, so that 0.29 of 800 samples are 232 and not one less
-    steps = math.floor(epochs * num_train_samples / recipe.batch_size)
-    require(
-        steps >= 1,
-        f"epochs = {recipe.epochs:g} of {num_train_samples} samples are less than one step of batch_size = "
-        f"{recipe.batch_size}; use more epochs.",
-    )
-    return steps
-
-
-def check_fits(recipe: Recipe, num_train_samples: int, num_workers: int) -> None:
-    """Refuse, before anything starts, a recipe that does not fit the data or the number of workers.
-
-    Raises:
-        ConfigError: naming the value and the nearest that would do.
-    """
-    count_steps(recipe, num_train_samples)
-    create_schedule(recipe.schedule)
-    hyperparameters(recipe.optimizer)
-    BatchPlan(batch_size=recipe.batch_size, num_groups=recipe.num_groups, world_size=num_workers)
 
 
 class TrainingRun:
@@ -125,7 +92,7 @@ class TrainingRun:
     def _build(self) -> None:
         seed_generators(self.recipe.seed, self.context.device)
         self.module = self.pipeline.build_model().to(self.context.device)
-        self.model = _distribute(self.module, self.context)
+        self.model = distribute(self.module, self.context)
         self.statistics = RunningStatistics(self.module, self.context.world_size)
         self.moments = GradientMoments(
             self.model, group_size=self.plan.group_size, deterministic=self.execution.deterministic
@@ -222,7 +189,7 @@ class TrainingRun:
             group_end = chunk == last_chunk
             with self.moments.micro_batch(last=group_end and group == last_group, group_end=group_end, weight=weight):
                 loss = self.pipeline.loss(self.model, batch)
-                _check_loss(loss)
+                check_loss(loss)
                 torch.autograd.backward(loss)
             total += loss.detach() * weight
         return total
@@ -286,7 +253,7 @@ class TrainingRun:
         with torch.no_grad():
             metrics = self.pipeline.evaluate(self.module, data)
         self.module.train()
-        return _checked_metrics(metrics, self.pipeline.metric)
+        return checked_metrics(metrics, self.pipeline.metric)
 
     def _result(self, started: float, metrics: dict[str, float], *, diverged: bool = False) -> TrainingResult:
         broken = bool(metrics) and not math.isfinite(metrics[self.pipeline.metric])
@@ -322,8 +289,8 @@ class TrainingRun:
         Raises:
             ConfigError: the state belongs to another pipeline or recipe; the message names what differs.
         """
-        _refuse_other("pipeline", state["pipeline"], self._identity())
-        _refuse_other("recipe", state["recipe"], self.recipe.to_dict())
+        refuse_other("pipeline", state["pipeline"], self._identity())
+        refuse_other("recipe", state["recipe"], self.recipe.to_dict())
         self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Progress(**point) for point in state["curve"]]
         self.module.load_state_dict(state["model"])
@@ -336,13 +303,8 @@ class TrainingRun:
         return {
             "pipeline": f"{kind.__module__}:{kind.__qualname__}",
             "num_train_samples": self.pipeline.num_train_samples,
-            "parameters": {name: list(value.shape) for name, value in self.module.named_parameters()},
+            **{f"shape of {name}": list(value.shape) for name, value in self.module.named_parameters()},
         }
-
-
-def _refuse_other(what: str, saved: dict[str, Any], own: dict[str, Any]) -> None:
-    differing = [f"{key} = {saved.get(key)!r}, not {own[key]!r}" for key in own if saved.get(key) != own[key]]
-    require(not differing, f"the checkpoint is of another {what}: {'; '.join(differing)}.")
 
 
 def _noise_series(noise_scale: NoiseScale) -> dict[str, float]:
@@ -350,47 +312,3 @@ def _noise_series(noise_scale: NoiseScale) -> dict[str, float]:
     low, high = noise_scale.interval or (math.inf, math.inf)
     series = {"noise_scale": noise_scale.value, "noise_scale_low": low, "noise_scale_high": high}
     return {name: value for name, value in series.items() if value is not None and math.isfinite(value)}
-
-
-def _checked_metrics(metrics: Any, metric: str) -> dict[str, float]:
-    require(isinstance(metrics, dict), f"the pipeline's evaluate() returned {metrics!r}, not a dict of numbers.")
-    require(metric in metrics, f"the pipeline's evaluate() returned {sorted(metrics)} without its metric {metric!r}.")
-    for name, value in metrics.items():
-        require(
-            isinstance(value, (int, float)),
-            f"the pipeline's evaluate() returned {name} = {value!r} of type {type(value).__name__}; return a float.",
-        )
-    return {name: float(value) for name, value in metrics.items()}  # a subclass of float would not be plain data
-
-
-def _check_loss(loss: Any) -> None:
-    # On the hot path: the message, which prints a tensor, is made only when it is needed.
-    if not isinstance(loss, torch.Tensor):
-        raise ConfigError(f"the pipeline's loss() returned {loss!r}, not a tensor.")
-    if loss.ndim != 0:
-        shape = tuple(loss.shape)
-        raise ConfigError(
-            f"the pipeline's loss() returned the shape {shape}, not a scalar; return the mean over the batch."
-        )
-
-
-def to_device(batch: Batch, context: Context) -> Batch:
-    """Move the tensors in a batch of tuples, lists and dicts to the context's device."""
-    if isinstance(batch, torch.Tensor):
-        return batch.to(context.device, non_blocking=True)
-    if isinstance(batch, (tuple, list)):
-        items = [to_device(item, context) for item in batch]
-        return type(batch)(*items) if hasattr(batch, "_fields") else type(batch)(items)
-    if isinstance(batch, dict):
-        return {key: to_device(item, context) for key, item in batch.items()}
-    return batch
-
-
-def _distribute(module: nn.Module, context: Context) -> nn.Module:
-    if context.world_size == 1:
-        return module
-    devices = [context.device] if context.device.type == "cuda" else None
-    accepted = inspect.signature(DistributedDataParallel).parameters
-    buffers = "forward_sync_buffers" if "forward_sync_buffers" in accepted else "broadcast_buffers"  # torch < 2.13
-    options: dict[str, Any] = {buffers: False}
-    return DistributedDataParallel(module, device_ids=devices, **options)

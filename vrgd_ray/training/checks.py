@@ -1,0 +1,51 @@
+"""What a pipeline's answers and a checkpoint must be, refused in words where they are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from vrgd_ray.config import ConfigError, require
+
+
+def checked_metrics(metrics: Any, metric: str) -> dict[str, float]:
+    """What `evaluate` returned, as plain floats.
+
+    Raises:
+        ConfigError: it is no dict of numbers, or lacks the metric.
+    """
+    require(isinstance(metrics, dict), f"the pipeline's evaluate() returned {metrics!r}, not a dict of numbers.")
+    require(metric in metrics, f"the pipeline's evaluate() returned {sorted(metrics)} without its metric {metric!r}.")
+    for name, value in metrics.items():
+        require(
+            isinstance(value, (int, float)),
+            f"the pipeline's evaluate() returned {name} = {value!r} of type {type(value).__name__}; return a float.",
+        )
+    return {name: float(value) for name, value in metrics.items()}  # a subclass of float would not be plain data
+
+
+def check_loss(loss: Any) -> None:
+    """Refuse a loss that is no scalar tensor.
+
+    Raises:
+        ConfigError: naming what it is.
+    """
+    # On the hot path: the message, which prints a tensor, is made only when it is needed.
+    if not isinstance(loss, torch.Tensor):
+        raise ConfigError(f"the pipeline's loss() returned {loss!r}, not a tensor.")
+    if loss.ndim != 0:
+        shape = tuple(loss.shape)
+        raise ConfigError(
+            f"the pipeline's loss() returned the shape {shape}, not a scalar; return the mean over the batch."
+        )
+
+
+def refuse_other(what: str, saved: dict[str, Any], own: dict[str, Any]) -> None:
+    """Refuse a checkpoint whose `what` is not the run's own.
+
+    Raises:
+        ConfigError: naming every value that differs.
+    """
+    differing = [f"{key} = {saved.get(key)!r}, not {own[key]!r}" for key in own if saved.get(key) != own[key]]
+    require(not differing, f"the checkpoint is of another {what}: {'; '.join(differing)}.")
