@@ -50,6 +50,7 @@ REFUSED = [
     (["--max-samples", "0"], "max_samples = 0"),
     (["--name", "../elsewhere"], "--name"),
     (["--resume"], "nothing to resume"),
+    (["--resume", "--dry-run"], "leave --resume out"),
     (["--tracking-uri", "nonsense://x"], "nonsense://x"),
     (["--tracking-uri", "http://127.0.0.1:9"], "http://127.0.0.1:9 cannot be used"),
     (["--register", "mine", "--tracking-uri", "none"], "--register needs MLflow"),
@@ -224,6 +225,12 @@ def test_checkpoints_by_seconds_or_by_epochs(text, interval):
 
 def test_pipeline_arguments_read_numbers_and_words():
     assert cli.pipeline_arguments(["size=3", "name=abc", "flag=true"]) == {"size": 3, "name": "abc", "flag": True}
+
+
+def test_the_command_to_go_on_has_no_limits_that_would_end_it_at_once(monkeypatch):
+    typed = ["vrgd", "tune", "--max-samples", "10", "--trials", "3", "--max-hours=2", "--seed", "1"]
+    monkeypatch.setattr(sys, "argv", typed)
+    assert cli.resume_command("x") == "python -m vrgd_ray.tune --trials 3 --seed 1 --name x --resume"
 
 
 def test_command_line_can_be_typed_again(monkeypatch):

@@ -119,9 +119,16 @@ def command_line(command: str) -> str:
 
 def resume_command(name: str, command: str = "tune") -> str:
     """The command that goes on with this run."""
-    typed = [argument for argument in _typed_arguments() if argument != "--resume"]
+    typed = [argument for argument in _without_limits(_typed_arguments()) if argument != "--resume"]
     named = any(argument == "--name" or argument.startswith("--name=") for argument in typed)
     return shlex.join(["python", "-m", f"vrgd_ray.{command}", *typed, *([] if named else ["--name", name]), "--resume"])
+
+
+def _without_limits(typed: Sequence[str]) -> list[str]:
+    """Without --max-hours and --max-samples, which would end the next start where they ended this one."""
+    limits = ("--max-hours", "--max-samples")
+    kept = [a for before, a in zip(["", *typed], typed, strict=False) if before not in limits and a not in limits]
+    return [argument for argument in kept if not argument.startswith(tuple(f"{limit}=" for limit in limits))]
 
 
 def _typed_arguments() -> list[str]:

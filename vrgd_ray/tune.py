@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -223,6 +224,7 @@ def _check_machines(options: argparse.Namespace, plan: SearchPlan) -> None:
     from vrgd_ray.config import require
     from vrgd_ray.training.batch_plan import BatchPlan
 
+    require(not (options.dry_run and options.resume), "--dry-run plans a new search; leave --resume out.")
     untracked = (options.tracking_uri or "").lower() == "none"
     require(not (options.register and untracked), "--register needs MLflow; leave out --tracking-uri none.")
     lowest_values = {"workers_per_trial": 1, "gpus_per_worker": 0, "max_hours": 0, "max_samples": 1, "wait": 0}
@@ -312,6 +314,7 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.training.fingerprint import data_fingerprint
 
     default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
+    plan = replace(plan, data_fingerprint=data_fingerprint(pipeline))
     folder = RunFolder.choose(
         options.output, options.name, default_name, resume=options.resume, storage=options.storage
     )
@@ -329,7 +332,6 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
         resources=resources,
         storage=folder.storage,
         command=cli.command_line("tune"),
-        data_fingerprint=data_fingerprint(pipeline),
         register=options.register,
         max_seconds=None if options.max_hours is None else options.max_hours * 3600,
         max_samples=options.max_samples,

@@ -146,3 +146,11 @@ def test_the_edition_travels_with_the_job():
     again = replace(job, edition=2)
     assert Job.from_dict(again.to_dict()) == again
     assert again.key == job.key + "/edition-2"
+
+
+def test_other_data_under_a_search_is_refused():
+    known = plan(data_fingerprint="abc").to_dict()
+    check_continues(plan(data_fingerprint=None).to_dict(), known, "here")
+    check_continues(known, plan().to_dict(), "here")
+    with pytest.raises(ConfigError, match=r"data_fingerprint = xyz \(it was abc\)"):
+        check_continues(plan(data_fingerprint="xyz").to_dict(), known, "here")

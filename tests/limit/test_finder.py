@@ -362,9 +362,37 @@ def test_without_a_vr_winner_or_when_switched_off_no_controls_are_trained(change
 
 
 def test_a_twin_that_wins_at_the_reference_batch_only_has_no_gain_to_explain():
-    finder = search(limits={"adamw": 32, "vr_adamw": 32})
-    assert outcome(finder)["largest"]["batch_size"] == 32
-    assert outcome(finder)["controls"] is None
+    told = outcome(search(limits={"adamw": 32, "vr_adamw": 32}))
+    assert (told["largest"], told["controls"]) == (None, None)
+    assert told["recommended"]["recipe"]["optimizer"] == "adamw"
+
+
+def test_between_equals_the_base_comes_first_and_has_no_gain_to_explain():
+    told = outcome(search(limits={"adamw": 128, "vr_adamw": 128}))
+    assert (told["largest"]["batch_size"], told["largest"]["optimizer"]) == (128, "adamw")
+    assert told["controls"] is None
+
+
+def test_what_an_error_broke_is_tried_again_on_resume_and_what_diverged_is_not():
+    def out_of_memory(job):
+        if job.cell.batch_size == 64:
+            return TrainingResult(metrics={}, diverged=True, error="OutOfMemoryError: too much")
+        return train(job, {"adamw": 128})
+
+    broken = search(out_of_memory, optimizers=("adamw",))
+    assert outcome(broken)["cells"][0]["reason"].endswith("OutOfMemoryError: too much")
+    asked = []
+    mended = search(
+        lambda job: asked.append(job) or train(job, {"adamw": 128}), recorded=broken.finished, optimizers=("adamw",)
+    )
+    assert {job.edition for job in asked if job.role == "search" and job.cell.batch_size == 64} == {1}
+    assert not [job for job in asked if job.cell.batch_size == 32]
+    assert outcome(mended)["largest"]["batch_size"] == 128
+
+
+def test_the_control_is_tested_at_the_level_of_the_climb():
+    finder = search(limits={"adamw": 64})
+    assert finder.control.criterion.alpha == finder.climb_criterion.alpha
 
 
 def test_optimizers_share_alpha():

@@ -104,6 +104,16 @@ def test_a_plan_that_extends_the_saved_one_is_written_behind_it_once(open_ledger
         open_ledger().read(PLAN)
 
 
+def test_a_plan_extended_before_any_seed_was_compared_costs_no_level(open_ledger):
+    ledger = open_ledger()
+    ledger.begin(PLAN)
+    tuned_only = lambda job: pytest.fail("enough") if job.role == "confirm" else train(job, {})  # noqa: E731
+    with pytest.raises(pytest.fail.Exception):
+        search(tuned_only, listeners=[ledger], **SMALL)
+    assert ledger.read({**PLAN, "trials": 6})
+    assert ledger.begin({**PLAN, "trials": 6}) == 0
+
+
 def test_search_id_stays(open_ledger):
     ledger = open_ledger()
     ledger.begin(PLAN)

@@ -42,7 +42,7 @@ def test_the_sentence_is_on_the_claimed_optimizer_and_lists_the_others():
     sentence = learning_rate_sentence(synthetic.full())
     assert sentence.startswith("With adamw the best learning rate went from 0.0031 at batch 32 to 0.0226 at 512,")
     assert "as the batch to the power 0.67 ± 0.10: closest to square-root scaling." in sentence
-    assert sentence.endswith("The power with vr_adamw 0.50 ± 0.00.")
+    assert sentence.endswith("closest to square-root scaling.")  # vr_adamw's rates were carried over
 
 
 def test_nothing_is_said_where_one_batch_was_tuned():

@@ -3,19 +3,20 @@
 import synthetic_results as synthetic
 
 from vrgd_ray.report import control_sentence, scale_sentence, summary_sentence
+from vrgd_ray.report.table import verdict_words
 
 
 def test_the_headline_names_batch_optimizer_margin_and_steps_saved():
     assert summary_sentence(synthetic.full()) == (
-        "Largest batch without loss: 256 with adamw (accuracy 97.1 against 97.4 at batch 32, margin 1.0 points): "
-        "128 steps instead of 1031, 8.1 times fewer."
+        "Largest batch without loss: 256 with adamw (accuracy 97.1, difference -0.30 [-0.65, +0.05] to batch 32, "
+        "margin 1.0 points): 128 steps instead of 1031, 8.1 times fewer."
     )
 
 
 def test_nothing_accepted_is_said_with_the_first_failure():
     assert summary_sentence(synthetic.nothing_accepted()) == (
         "No batch above 32 was accepted within the margin: the smallest tested, 64 with adamw, was rejected "
-        "(accuracy 95.4 against 97.4 at batch 32, margin 1.0 points)."
+        "(accuracy 95.4, difference -2.00 [-2.35, -1.65] to batch 32, margin 1.0 points)."
     )
 
 
@@ -33,9 +34,37 @@ def test_a_failed_control_takes_the_claims_back():
     assert "cannot be told" in scale_sentence(result)
 
 
+def test_a_control_that_failed_says_no_more_than_it_shows():
+    result = synthetic.control_failed()
+    result["paired"] = True
+    assert "read their intervals" in control_sentence(result)
+    result["control"]["difference"] = None
+    assert "a seed of the reference diverged" in control_sentence(result)
+
+
+def test_what_could_not_be_trained_is_no_limit_of_accuracy():
+    result = synthetic.full()
+    error = "all 8 trials failed: OutOfMemoryError: CUDA out of memory"
+    result["cells"][-1] |= {"verdict": "reject", "reason": error, "difference": None, "mean": None}
+    assert f"512 with vr_adamw could not be trained ({error}); that says nothing of its accuracy" in summary_sentence(
+        result
+    )
+    assert verdict_words(result["cells"][-1]) == "rejected: could not be trained"
+    for reason in ("all 8 trials failed (diverged)", "a seed diverged"):
+        result["cells"][-1]["reason"] = reason
+        assert "could not be trained" not in summary_sentence(result)
+
+
+def test_few_seeds_are_said_to_be_few():
+    assert "leans on seeds that spread normally" in summary_sentence(synthetic.full(looks=[3, 6]))
+    assert "leans" not in summary_sentence(synthetic.full(looks=[5, 10]))
+
+
 def test_a_relative_margin_of_a_falling_metric():
     told = summary_sentence(synthetic.smaller_is_better())
-    assert "64 with sgd (loss 2.04 against 2.00 at batch 32, margin 5 % of the reference)" in told
+    assert (
+        "64 with sgd (loss 2.04, difference -0.040 [-0.090, +0.010] to batch 32, margin 5 % of the reference)" in told
+    )
     assert scale_sentence(synthetic.smaller_is_better()) == "No variance-reduced optimizer was compared."
 
 
@@ -55,6 +84,7 @@ def test_stopping_and_missing_spread_are_said():
     told = summary_sentence(result)
     assert "The search was stopped before its end (--max-hours is over); so much is known." in told
     assert "No seed differed from another for 64 with adamw" in told
+    assert "No pair of seeds differed by another amount for 64" in summary_sentence({**result, "paired": True})
 
 
 def without(result, *cells):

@@ -14,6 +14,7 @@ _MAY_GROW: dict[str, Callable[[Any, Any], bool]] = {
     "looks": lambda new, old: all(n >= o for n, o in zip(new, old, strict=True)),
     "batch_sizes": lambda new, old: set(new) >= set(old),
     "resolution": lambda new, old: new <= old,
+    "data_fingerprint": lambda new, old: new is None,
 }
 """Fields of a plan that a continuation may change, and in which direction."""
 
@@ -50,7 +51,9 @@ def total_alpha(alpha: float, continuations: int) -> float:
 
 
 def _grows(name: str, new: Any, old: Any) -> bool:
-    return name in _MAY_GROW and old is not None and _MAY_GROW[name](new, old)
+    if old is None:  # from before the field, or not known then
+        return name == "data_fingerprint"
+    return name in _MAY_GROW and _MAY_GROW[name](new, old)
 
 
 def _changes(own: dict[str, Any], saved: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -65,6 +65,7 @@ class Finder:
         self.runs: dict[Cell, CellRun] = {}
         self.running: dict[str, Job] = {}
         self.finished: dict[str, tuple[Job, TrainingResult]] = {}
+        self._mended = False
         self.stop_reason: str | None = None
         self.failure: str | None = None
         self._advance()
@@ -108,11 +109,18 @@ class Finder:
 
     def _edition(self, job: Job) -> Job:
         """The job under the key of its recipe: a continued search may ask for a trial or seed with another one."""
-        while job.key in self.recorded and self.recorded[job.key][0].recipe != job.recipe:
-            if self.continuation == 0:
+        while job.key in self.recorded and not self._answers(job):
+            if self.recorded[job.key][1].error is not None:
+                self._mended = True  # what follows from its result may be asked for otherwise
+            elif self.continuation == 0 and not self._mended:
                 raise ConfigError(f"cannot resume: {job.key} was recorded with another recipe than this version asks.")
             job = replace(job, edition=job.edition + 1)
         return job
+
+    def _answers(self, job: Job) -> bool:
+        """Whether the record of an earlier start is this job's result; what an error broke is tried again."""
+        recorded, result = self.recorded[job.key]
+        return recorded.recipe == job.recipe and result.error is None
 
     def _stopped_by_limit(self, job: Job) -> bool:
         """Whether a limit forbids to start the job, which ends the search."""
@@ -195,9 +203,10 @@ class Finder:
             self.reference = Arm(cell, "reference", recipe, self.plan.confirmation_seed, metric)
             other_seeds = partial(self.plan.confirmation_seed, control=True)
             arm = Arm(cell, "control", recipe, other_seeds, metric)
-            self.control = Contest(arm, replace(self.plan.criterion, paired=False))
             # The reference's noise scale is known and nothing has been confirmed: the starts are fixed here.
             self.ladders = {optimizer: self._ladder(optimizer) for optimizer in self.plan.optimizers}
+            # At the level of the cells it vouches for.
+            self.control = Contest(arm, replace(self.climb_criterion, paired=False))
 
     def _ladder(self, optimizer: str) -> Ladder:
         rungs, reference = self.plan.rungs(optimizer), self.plan.reference_cell
@@ -257,13 +266,16 @@ class Finder:
 
     @property
     def winner(self) -> Cell | None:
-        """The cell of the largest batch that any optimizer may claim; the better metric decides between equals."""
+        """The cell of the largest batch that any optimizer may claim.
+
+        Between equals a base optimizer comes first, which costs less, then the better metric.
+        """
         claims = [Cell(ladder.largest, name) for name, ladder in self.ladders.items() if ladder.largest is not None]
 
-        def rank(cell: Cell) -> tuple[int, float]:
+        def rank(cell: Cell) -> tuple[int, bool, float]:
             contest = self.runs[cell].contest
             comparison = contest.comparison if contest else None
-            return cell.batch_size, comparison.difference if comparison else 0.0
+            return cell.batch_size, not is_vr(cell.optimizer), comparison.difference if comparison else 0.0
 
         return max(claims, key=rank, default=None)
 

@@ -57,10 +57,20 @@ class Ledger:
         return {job.key: (job, result) for job, result in pairs}
 
     def begin(self, plan: dict[str, Any]) -> int:
-        """Write the plan, unless it stands there already; return how often it has been extended since the first."""
+        """Write the plan, unless it stands there already.
+
+        Returns:
+            How often a plan was extended after seeds had been compared under the one before: what costs level.
+        """
         if self.saved_plan() != as_saved(plan):
             self._append({"search_id": self.search_id, "plan": plan}, "plan")
-        return sum("plan" in record for record in self._known()) - 1
+        seen, continuations = False, 0
+        for record in self._known():
+            if "plan" in record:
+                continuations += seen
+                seen = False
+            seen = seen or record.get("job", {}).get("role") == "confirm"
+        return continuations
 
     @property
     def search_id(self) -> str:

@@ -30,13 +30,12 @@ def build_outcome(
     command: str,
     train_command: str,
     seconds: float,
-    data_fingerprint: str | None = None,
 ) -> dict[str, Any]:
     """Everything known of the search so far; complete where it has finished, honest where it was cut short."""
     plan, tuned_cells = finder.plan, tuning(finder)
     largest = _largest(finder)
     tuned = finder.reference if finder.reference is not None and _values(finder.reference) else None
-    recommended = largest["recipe"] if largest else (tuned.recipe.to_dict() if tuned else None)
+    recommended = largest["recipe"] if largest else (tuned.recipe.to_dict() if tuned and not finder.failure else None)
     return {
         "schema_version": SCHEMA_VERSION,
         "name": name,
@@ -74,7 +73,7 @@ def build_outcome(
         "curves": _curves(finder),
         "tuning": tuned_cells,
         "importances": parameter_importances(tuned_cells, finder.pipeline.mode),
-        "data_fingerprint": data_fingerprint,
+        "data_fingerprint": plan.data_fingerprint,
         "versions": _versions(),
     }
 
@@ -88,9 +87,9 @@ def _status(finder: Finder) -> str:
 
 
 def _largest(finder: Finder) -> dict[str, Any] | None:
-    """The largest batch any optimizer may claim."""
+    """The largest batch any optimizer may claim, if that is above the reference's."""
     cell = finder.winner
-    if cell is None:
+    if cell is None or cell.batch_size <= finder.plan.reference.batch_size:
         return None
     contest = finder.runs[cell].contest
     recipe = contest.arm.recipe.to_dict() if contest else None

@@ -61,6 +61,9 @@ class SearchPlan:
     controls: bool = True
     """Whether a VR optimizer that wins is trained again with scales that know nothing."""
 
+    data_fingerprint: str | None = None
+    """Of the data as the process that starts the search reads it; None where that cannot be told."""
+
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_optimizers()

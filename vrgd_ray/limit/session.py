@@ -67,8 +67,6 @@ class SearchSession:
     """Turns the result into a page."""
     connect: Callable[[], AbstractContextManager[None]]
     """Opens Ray for the time of the search."""
-    data_fingerprint: str | None = None
-    """Of the data as this process reads it, for the report."""
     register: str | None = None
     """Name under which the recommended recipe's model is registered; None for none."""
     max_seconds: float | None = None
@@ -151,7 +149,6 @@ class SearchSession:
             command=self.command,
             train_command=f"python -m vrgd_ray.train --config {shlex.quote(str(best))}",
             seconds=seconds,
-            data_fingerprint=self.data_fingerprint,
         )
         files: list[Path] = []
         try:

@@ -12,6 +12,9 @@ RULES = {0.0: "a constant rate", 0.5: "square-root scaling", 1.0: "linear scalin
 UNCERTAIN = 0.25
 """Standard error of the exponent from which two rules, half apart, cannot be told from each other."""
 
+EXACT = 1e-6
+"""Standard error of the exponent below which the rates lie on one line, as only carried-over guesses do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Trend:
@@ -80,4 +83,7 @@ def learning_rate_trend(result: Result, optimizer: str) -> Trend | None:
     """The trend of one optimizer over all batch sizes it was tuned at; None with fewer than two."""
     recipes = {batch: arm.get("recipe") or {} for batch, arm in arms_by_batch(result, optimizer).items()}
     rates = {batch: float(recipe["lr"]) for batch, recipe in recipes.items() if recipe.get("lr")}
-    return Trend.of(rates) if len(rates) > 1 else None
+    trend = Trend.of(rates) if len(rates) > 1 else None
+    # An exact law, or one rate for all, was given or carried over from batch to batch, not found.
+    carried = trend is not None and (len(set(rates.values())) == 1 or (trend.error is not None and trend.error < EXACT))
+    return None if carried else trend

@@ -54,6 +54,12 @@ def accepted(cell: Cell, claim: str | None = None) -> bool:
     return cell.get("verdict") == "accept" and claim in (None, cell.get("claim"))
 
 
+def broken(cell: Cell) -> str | None:
+    """The error for which a cell could not be trained; None where it could, or merely diverged."""
+    reason = str(cell.get("reason") or "")
+    return reason if reason and not reason.rstrip(".)").endswith("diverged") else None
+
+
 def all_diverged(cell: Cell) -> bool:
     """True where every trial of the cell ended in NaN or infinity."""
     return bool(cell.get("trials")) and cell.get("diverged") == cell.get("trials")

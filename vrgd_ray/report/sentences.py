@@ -8,6 +8,7 @@ from vrgd_ray.report.reading import (
     Cell,
     Result,
     accepted,
+    broken,
     confirmed_limit,
     control_failed,
     find_cell,
@@ -21,6 +22,9 @@ from vrgd_ray.report.units import Units, count, times
 
 FEWEST_TRIALS = 8
 """Trials in a cell below which the report warns: the first two only rescale the reference's learning rate."""
+
+FEWEST_SEEDS = 5
+"""Seeds at the first look below which the report warns."""
 
 
 def summary_sentence(result: Result) -> str:
@@ -50,11 +54,13 @@ def caveats(result: Result) -> list[str]:
     """Sentences without which the headline would say too much; empty for a clean search."""
     found = [
         _status_sentence(result),
+        _broken_sentence(result),
         _continued_sentence(result),
         _open_end(result),
         _exploratory_sentence(result),
         _no_spread_sentence(result),
         _thin_tuning_sentence(result),
+        _few_seeds_sentence(result),
     ]
     failed = control_sentence(result) if control_failed(result) else ""
     return [sentence for sentence in (failed, *found) if sentence]
@@ -62,12 +68,23 @@ def caveats(result: Result) -> list[str]:
 
 def control_sentence(result: Result) -> str:
     """The outcome of testing the reference against itself with other seeds."""
+    control = result.get("control") or {}
+    if control_failed(result) and control.get("difference") is None:
+        return (
+            "The control failed: a seed of the reference diverged, so the reference is not stable and no verdict here "
+            "is reliable."
+        )
+    if control_failed(result) and result.get("paired"):
+        return (
+            "The control failed: the reference is not accepted against itself with other seeds. Batches were compared "
+            "seed by seed, where what seeds share cancels; read their intervals, and take the verdict with care."
+        )
     if control_failed(result):
         return (
             f"The control failed: the reference is not accepted against itself with other seeds, so the margin of "
             f"{Units.of(result).margin(result)} is too tight for these seeds and no verdict here is reliable."
         )
-    if (result.get("control") or {}).get("verdict") == "accept":
+    if control.get("verdict") == "accept":
         return "The control passed: the reference is accepted against itself with other seeds."
     return "The control (the reference against itself with other seeds) was not tested."
 
@@ -86,8 +103,12 @@ def scale_sentence(result: Result) -> str:
 
 def _comparison(result: Result, cell: Cell) -> str:
     units, start = Units.of(result), reference_batch(result)
-    values = f"{units.value(cell.get('mean'))} against {units.value(reference_mean(result))}"
-    return f"{result.get('metric')} {values} at batch {start}, margin {units.margin(result)}"
+    margin = f"margin {units.margin(result)}"
+    if cell.get("difference") is None:
+        return f"{result.get('metric')} {units.value(cell.get('mean'))}, {margin}"
+    centre, lower, upper = (units.difference(cell[key]) for key in ("difference", "lower", "upper"))
+    mean = units.value(cell.get("mean"))
+    return f"{result.get('metric')} {mean}, difference {centre} [{lower}, {upper}] to batch {start}, {margin}"
 
 
 def _saving(result: Result, cell: Cell) -> str:
@@ -119,6 +140,16 @@ def _status_sentence(result: Result) -> str:
     return f"The search {'failed' if status == 'failed' else f'was {status}'} before its end{why}; so much is known."
 
 
+def _broken_sentence(result: Result) -> str:
+    """What could not be trained says nothing of accuracy; memory, most often, ends a ladder like that."""
+    found = [
+        f"{_name(cell)} could not be trained ({error.rstrip('.')})"
+        for cell in sorted_cells(result)
+        if (error := broken(cell))
+    ]
+    return f"{_listed(found)}; that says nothing of its accuracy, and --resume tries again." if found else ""
+
+
 def _continued_sentence(result: Result) -> str:
     times_continued, total = result.get("continuation"), result.get("alpha_total")
     if not times_continued or total is None:
@@ -133,14 +164,27 @@ def _thin_tuning_sentence(result: Result) -> str:
     trials = (result.get("reference") or {}).get("trials")
     if trials is None or trials >= FEWEST_TRIALS or result.get("status", "finished") != "finished":
         return ""
-    return f"Each cell was tuned with {trials} trials only: below {FEWEST_TRIALS}, luck in tuning can look like a loss."
+    only = f"{trials} trial{'s' if trials > 1 else ''} only"
+    return f"Each cell was tuned with {only}: below {FEWEST_TRIALS}, luck in tuning can look like a loss."
+
+
+def _few_seeds_sentence(result: Result) -> str:
+    """A t test on two or three seeds stands and falls with the normal distribution."""
+    looks = result.get("looks") or []
+    if not looks or min(looks) >= FEWEST_SEEDS or reference_mean(result) is None:
+        return ""
+    return (
+        f"With {min(looks)} seeds at the first look the test leans on seeds that spread normally: one bad seed in five "
+        "would go unseen."
+    )
 
 
 def _no_spread_sentence(result: Result) -> str:
     names = [_name(cell) for cell in sorted_cells(result) if cell.get("degenerate")]
     if not names:
         return ""
-    return f"No seed differed from another for {_listed(names)}, so the verdict rests on the bare difference."
+    what = "No pair of seeds differed by another amount" if result.get("paired") else "No seed differed from another"
+    return f"{what} for {_listed(names)}, so the verdict rests on the bare difference."
 
 
 def _open_end(result: Result) -> str:

@@ -9,6 +9,7 @@ from vrgd_ray.report.reading import (
     Cell,
     Result,
     all_diverged,
+    broken,
     reference_batch,
     reference_optimizer,
     reference_recipe,
@@ -80,6 +81,8 @@ def _cell_row(cell: Cell, units: Units) -> Row:
 
 def verdict_words(cell: Cell) -> str:
     """The verdict of a cell with its claim, in words."""
+    if broken(cell):
+        return "rejected: could not be trained"
     if all_diverged(cell):
         return "rejected: all trials diverged"
     verdict, claim = VERDICTS.get(str(cell.get("verdict")), "not tested"), cell.get("claim")
