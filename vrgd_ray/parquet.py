@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,8 +18,10 @@ RecordBatch: TypeAlias = Any
 """A `pyarrow.RecordBatch`: some rows of the table."""
 Convert: TypeAlias = Callable[[RecordBatch], Mapping[str, Array]]
 
-_BATCH_BYTES = 2**23
-"""Uncompressed bytes read at once, about."""
+_BATCH_BYTES = 2**22
+"""Bytes decoded at once, about."""
+_BUFFER = 2**20
+"""Bytes of a column fetched at once; without a buffer a whole row group is."""
 
 
 class ParquetTable:
@@ -53,6 +55,9 @@ class ParquetTable:
             raise ConfigError(f"the table {location} cannot be read ({_first_line(error)}); {remedy}") from error
         require(self.num_rows > 0, f"the table {location} has no rows; {remedy}")
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return partial(ParquetTable, remedy=self.remedy), (self.location,)  # looked up anew where it arrives
+
     def _find(self, path: str) -> list[Any]:
         from pyarrow import fs
 
@@ -70,7 +75,7 @@ class ParquetTable:
     def _open(self, info: Any) -> Any:
         from pyarrow import parquet
 
-        return parquet.ParquetFile(self._files.open_input_file(info.path))
+        return parquet.ParquetFile(self._files.open_input_file(info.path), buffer_size=_BUFFER)
 
     @cached_property
     def schema(self) -> Any:
@@ -129,7 +134,7 @@ class ParquetTable:
         self.check_columns(columns)
         folder = self.derived(
             f"arrays {list(columns)} {key}",
-            lambda partial: write_arrays(partial, (make(batch) for batch in self.batches(columns))),
+            lambda unfinished: write_arrays(unfinished, (make(batch) for batch in self.batches(columns))),
         )
         return MappedArrays(folder)
 
@@ -140,12 +145,12 @@ class ParquetTable:
         """
         folder = _cache() / hashlib.sha256(f"{self.fingerprint} {key}".encode()).hexdigest()[:32]
         if not folder.exists():
-            partial = _new_folder(folder)
+            unfinished = _new_folder(folder)
             try:
-                make(partial)
-                _settle(partial, folder)
+                make(unfinished)
+                _settle(unfinished, folder)
             finally:
-                shutil.rmtree(partial, ignore_errors=True)
+                shutil.rmtree(unfinished, ignore_errors=True)
         return folder
 
     def _plain(self, batch: RecordBatch) -> Mapping[str, Array]:
@@ -166,14 +171,24 @@ class ParquetTable:
 
 
 def _rows_at_once(file: Any, columns: Sequence[str]) -> int:
-    """Rows that hold about `_BATCH_BYTES` of these columns."""
+    """Rows that hold about `_BATCH_BYTES` of these columns once they are decoded."""
+    size = sum(_bytes_in_a_row(file, name) for name in columns)
+    return max(1, min(2**16, int(_BATCH_BYTES / size)))
+
+
+def _bytes_in_a_row(file: Any, name: str) -> float:
+    """Of numbers and lists of numbers, from the type: encoded as a dictionary they seem smaller than they are."""
+    import pyarrow
+
+    kind, length = file.schema_arrow.field(name).type, 1
+    if pyarrow.types.is_fixed_size_list(kind):
+        kind, length = kind.value_type, kind.list_size
+    if pyarrow.types.is_primitive(kind):
+        return float(length * kind.bit_width / 8)
     metadata = file.metadata
-    size = 0
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        parts = (group.column(i) for i in range(group.num_columns))
-        size += sum(part.total_uncompressed_size for part in parts if part.path_in_schema.split(".")[0] in columns)
-    return max(1, min(2**16, int(_BATCH_BYTES * metadata.num_rows / max(size, 1))))
+    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
+    leaves = [g.column(i) for g in groups for i in range(g.num_columns) if g.column(i).path_in_schema == name]
+    return float(1 + sum(leaf.total_uncompressed_size for leaf in leaves) / max(metadata.num_rows, 1))
 
 
 def _cache() -> Path:
@@ -183,17 +198,17 @@ def _cache() -> Path:
 def _new_folder(beside: Path) -> Path:
     try:
         beside.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="partial_", dir=beside.parent))
+        return Path(tempfile.mkdtemp(prefix="unfinished_", dir=beside.parent))
     except OSError as error:
         raise ConfigError(
             f"the cache {beside.parent} cannot be written ({_first_line(error)}); set VRGD_CACHE to a folder that can."
         ) from error
 
 
-def _settle(partial: Path, folder: Path) -> None:
+def _settle(unfinished: Path, folder: Path) -> None:
     """Give the finished folder its name, unless another process was quicker."""
     try:
-        partial.rename(folder)
+        unfinished.rename(folder)
     except OSError:
         if not folder.exists():
             raise
