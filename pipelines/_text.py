@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ UNKNOWN, CLS, SEP, MASK = range(1, 5)
 _SHARES = 20
 _SPLITS = {0: "validation", 1: "test"}
 _WRITTEN_AT_ONCE = 256
+_MOST_LETTERS = 1000
 
 
 def convert_texts(source: Path, output: Path) -> Mapping[str, int]:
@@ -62,7 +64,7 @@ class Corpus:
         """A `tokenizers.Tokenizer`, trained once and kept in the cache."""
         from tokenizers import Tokenizer
 
-        folder = self._table.derived(f"wordpiece 1 {self._vocabulary}", self._train_tokenizer)
+        folder = self._table.derived(f"wordpiece 2 {self._vocabulary}", self._train_tokenizer)
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     def _train_tokenizer(self, folder: Path) -> None:
@@ -72,11 +74,31 @@ class Corpus:
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         tokenizer.decoder = decoders.WordPiece()
+        letters = self._letters(tokenizer.normalizer)
+        # The trainer numbers the letters inside words in the order of a hash table, another in each process, and ties
+        # between merges go by these numbers. Named beforehand, they are numbered alike on every machine.
         trainer = trainers.WordPieceTrainer(
-            vocab_size=self._vocabulary, special_tokens=SPECIALS, show_progress=False, limit_alphabet=1000
+            vocab_size=self._vocabulary,
+            special_tokens=[*SPECIALS, *(f"##{letter}" for letter in letters)],
+            initial_alphabet=letters,
+            limit_alphabet=len(letters),
+            show_progress=False,
         )
         tokenizer.train_from_iterator(self._training_texts(), trainer)
-        tokenizer.save(str(folder / "tokenizer.json"))
+        entries = tokenizer.get_vocab()
+        made = Tokenizer(models.WordPiece(entries, unk_token="[UNK]"))  # in which text cannot spell a special token
+        made.normalizer, made.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
+        made.decoder = tokenizer.decoder
+        made.save(str(folder / "tokenizer.json"))
+
+    def _letters(self, normalizer: Any) -> list[str]:
+        """The most frequent letters and signs of the training documents, in the order of their numbers."""
+        counts: Counter[str] = Counter()
+        for text in self._training_texts():
+            counts.update(normalizer.normalize_str(text))
+        for blank in [letter for letter in counts if letter.isspace()]:
+            del counts[blank]
+        return sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:_MOST_LETTERS])
 
     def _training_texts(self) -> Iterator[str]:
         for batch in self._table.batches(["name", "text"]):
@@ -86,7 +108,7 @@ class Corpus:
 
     def tokens(self) -> MappedArrays:
         """The documents of each split one after the other, each ended by [SEP]; uint32."""
-        return self._table.mapped(["name", "text"], self._encode, f"tokens 1 {self._vocabulary}")
+        return self._table.mapped(["name", "text"], self._encode, f"tokens 2 {self._vocabulary}")
 
     def _encode(self, batch: Any) -> Mapping[str, Array]:
         names, texts = (column.to_pylist() for column in batch)

@@ -113,7 +113,9 @@ class ParquetTable:
         try:
             for info in self._infos:
                 file = self._open(info)
-                yield from file.iter_batches(_rows_at_once(file, columns), columns=list(columns), use_threads=False)
+                rows = _rows_at_once(file, columns)
+                for group in range(file.num_row_groups):  # asked for all at once, it keeps a buffer for every group
+                    yield from file.iter_batches(rows, [group], list(columns), use_threads=False)
         except (ArrowException, OSError) as error:
             raise ConfigError(
                 f"the table {self.location} cannot be read ({_first_line(error)}); {self.remedy}"
