@@ -92,7 +92,8 @@ class Features:
     def _rows(self, column: Any, vocabulary: dict[str, int]) -> Array:
         coded = _texts(column).dictionary_encode()  # each text is looked up once
         rows = [vocabulary.get(text, self._hashed_row(text, vocabulary)) for text in coded.dictionary.to_pylist()]
-        return np.asarray(rows, np.int32)[coded.indices.to_numpy()]
+        numbered: Array = np.asarray(rows, np.int32)[coded.indices.to_numpy()]
+        return numbered
 
     def _hashed_row(self, text: str, vocabulary: dict[str, int]) -> int:
         return len(vocabulary) + zlib.crc32(text.encode()) % self.hashed

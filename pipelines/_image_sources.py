@@ -74,7 +74,7 @@ class _ArraysOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         allowed = {"_reconstruct", "ndarray", "dtype", "_frombuffer", "scalar"}
         need(
-            module.split(".")[0] == "numpy" and name in allowed or (module, name) == ("_codecs", "encode"),
+            (module.split(".")[0] == "numpy" and name in allowed) or (module, name) == ("_codecs", "encode"),
             f"the pickle asks for {module}.{name}, which no file of CIFAR-10 does.",
         )
         return super().find_class(module, name)

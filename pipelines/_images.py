@@ -36,7 +36,9 @@ class ImageFolder:
         need(bool(data), f"data = FOLDER is needed, with train.parquet and test.parquet; {remedy}")
         need(subset is None or subset > 0, f"subset = {subset} must be above 0.")
         self._columns = ["image", "label"] if labels else ["image"]
-        self._train, self._test = (ParquetTable(f"{data.rstrip('/')}/{name}", remedy=remedy) for name in ("train", "test"))
+        self._train, self._test = (
+            ParquetTable(f"{data.rstrip('/')}/{name}", remedy=remedy) for name in ("train", "test")
+        )
         for table in (self._train, self._test):
             table.check_columns(self._columns)
         self.shape = _shape(self._train)
@@ -78,7 +80,7 @@ class ImageFolder:
 
 
 class Images:
-    """Images as float32 of shape [samples, channels, side, side], in 0..1 less the mean, and labels if there are any."""
+    """Images, float32 of shape [samples, channels, side, side], and labels, int64, if there are any."""
 
     def __init__(
         self, arrays: MappedArrays, rows: AnyRows, shape: tuple[int, int, int], mean: Any, deviation: Any
@@ -125,10 +127,11 @@ class AugmentedImages(Images):
 
 def _moved(pixels: Array, down: Array, right: Array, mirrored: Array, border: int) -> Array:
     """Windows of the bordered images, as large as the images; their corners are at (down, right)."""
-    side = pixels.shape[-1]
-    bordered = np.pad(pixels, [(0, 0), (0, 0), (border, border), (border, border)])
+    count, channels, side, _ = pixels.shape
+    bordered = np.zeros((count, channels, side + 2 * border, side + 2 * border), np.uint8)
+    bordered[..., border : border + side, border : border + side] = pixels
     windows = np.empty_like(pixels)
-    for number, (y, x, mirror) in enumerate(zip(down, right, mirrored, strict=True)):
+    for number, (y, x, mirror) in enumerate(zip(down.tolist(), right.tolist(), mirrored.tolist(), strict=True)):
         window = bordered[number, :, y : y + side, x : x + side]
         windows[number] = window[..., ::-1] if mirror else window
     return windows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -59,14 +60,15 @@ def write_parquet(path: Path, tables: Iterable[Any]) -> int:
     """
     from pyarrow import Table, parquet
 
-    partial, writer, rows = path.with_suffix(".partial"), None, 0
+    partial, rows = path.with_suffix(".partial"), 0
     path.parent.mkdir(parents=True, exist_ok=True)
-    for piece in tables:
-        table = piece if isinstance(piece, Table) else Table.from_batches([piece])
-        writer = writer or parquet.ParquetWriter(partial, table.schema)
-        writer.write_table(table, row_group_size=10_000)
-        rows += table.num_rows
-    need(writer is not None, f"there are no rows for {path.name}.")
-    writer.close()
+    with ExitStack() as opened:
+        writer: Any = None
+        for piece in tables:
+            table = piece if isinstance(piece, Table) else Table.from_batches([piece])
+            writer = writer or opened.enter_context(parquet.ParquetWriter(partial, table.schema))
+            writer.write_table(table, row_group_size=10_000)
+            rows += table.num_rows
+    need(rows > 0, f"there are no rows for {path.name}.")
     partial.rename(path)
     return rows

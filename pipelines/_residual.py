@@ -1,4 +1,4 @@
-"""Residual networks: ResNet-20 and 56 for small images (arXiv 1512.03385, section 4.2), ResNet-50 v1.5 for large ones."""
+"""Residual networks (arXiv 1512.03385): ResNet-20 and 56 for small images, ResNet-50 v1.5 for large ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def resnet_small(depth: int, channels: int, classes: int) -> nn.Module:
 
 
 def resnet50(channels: int, classes: int) -> nn.Module:
-    """Version 1.5: the 3 x 3 convolution of a block has its stride. 25.6 million weights for 3 channels, 1,000 classes."""
+    """Version 1.5, with the stride of a block in its 3 x 3 convolution; 25.6 million weights for 1,000 classes."""
     stages = _stages(_bottleneck, 64, [(256, 1), (512, 2), (1024, 2), (2048, 2)], [3, 4, 6, 3])
     stem = *_convolution(channels, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)
     return _initialised(nn.Sequential(*stem, *stages, *_head(2048, classes)))

@@ -13,19 +13,65 @@ SOURCES = (
     "The folder holds census-income.data and census-income.test (UCI, Census-Income KDD), Criteo's day_0, day_1, ... "
     "(the last day becomes the test table), or Criteo's train.txt (the last seventh, its last day, does)."
 )
-CENSUS_COLUMNS = (
-    "age class_of_worker industry_code occupation_code education wage_per_hour enrolled_in_edu_last_week "
-    "marital_status major_industry major_occupation race hispanic_origin sex labor_union reason_for_unemployment "
-    "employment_status capital_gains capital_losses dividends tax_filer_status region_of_previous_residence "
-    "state_of_previous_residence household_family_stat household_summary instance_weight migration_msa migration_reg "
-    "migration_within_reg same_house_1_year_ago migration_sunbelt num_persons_worked_for_employer "
-    "family_members_under_18 country_father country_mother country_self citizenship own_business "
-    "veterans_questionnaire veterans_benefits weeks_worked year label"
-).split()
-CENSUS_NUMBERS = (
-    "age industry_code occupation_code wage_per_hour capital_gains capital_losses dividends instance_weight "
-    "num_persons_worked_for_employer own_business veterans_benefits weeks_worked year"
-).split()
+CENSUS_COLUMNS = [
+    "age",
+    "class_of_worker",
+    "industry_code",
+    "occupation_code",
+    "education",
+    "wage_per_hour",
+    "enrolled_in_edu_last_week",
+    "marital_status",
+    "major_industry",
+    "major_occupation",
+    "race",
+    "hispanic_origin",
+    "sex",
+    "labor_union",
+    "reason_for_unemployment",
+    "employment_status",
+    "capital_gains",
+    "capital_losses",
+    "dividends",
+    "tax_filer_status",
+    "region_of_previous_residence",
+    "state_of_previous_residence",
+    "household_family_stat",
+    "household_summary",
+    "instance_weight",
+    "migration_msa",
+    "migration_reg",
+    "migration_within_reg",
+    "same_house_1_year_ago",
+    "migration_sunbelt",
+    "num_persons_worked_for_employer",
+    "family_members_under_18",
+    "country_father",
+    "country_mother",
+    "country_self",
+    "citizenship",
+    "own_business",
+    "veterans_questionnaire",
+    "veterans_benefits",
+    "weeks_worked",
+    "year",
+    "label",
+]
+CENSUS_NUMBERS = [
+    "age",
+    "industry_code",
+    "occupation_code",
+    "wage_per_hour",
+    "capital_gains",
+    "capital_losses",
+    "dividends",
+    "instance_weight",
+    "num_persons_worked_for_employer",
+    "own_business",
+    "veterans_benefits",
+    "weeks_worked",
+    "year",
+]
 CRITEO_COLUMNS = ["label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in range(1, 27))]
 
 
@@ -43,7 +89,10 @@ def convert_tables(source: Path, output: Path) -> Mapping[str, int]:
 
 def _census(source: Path, output: Path) -> Mapping[str, int]:
     files = {"train.parquet": source / "census-income.data", "test.parquet": source / "census-income.test"}
-    return {name: write_parquet(output / name, map(_census_piece, _read(file, CENSUS_COLUMNS, ","))) for name, file in files.items()}
+    return {
+        name: write_parquet(output / name, map(_census_piece, _read(file, CENSUS_COLUMNS, ",")))
+        for name, file in files.items()
+    }
 
 
 def _census_piece(texts: Any) -> Any:
@@ -90,7 +139,9 @@ def _criteo(file: Path) -> Iterator[Any]:
         for name, column in zip(texts.schema.names, texts, strict=True):
             if not name.startswith("C"):
                 empty = compute.equal(column, "")
-                column = compute.if_else(empty, None, column).cast(pyarrow.int8() if name == "label" else pyarrow.int64())
+                column = compute.if_else(empty, None, column).cast(
+                    pyarrow.int8() if name == "label" else pyarrow.int64()
+                )
             columns[name] = column
         yield pyarrow.table(columns)
 

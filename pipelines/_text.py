@@ -122,10 +122,10 @@ class Corpus:
 class MaskedSequences:
     """Sequences of [CLS] and `length` - 1 tokens of the stream, 15 % of which are to be guessed.
 
-    Of these, 80 % are replaced by [MASK], 10 % by any token, 10 % left as they are (arXiv 1810.04805, section 3.1). Every
-    sequence has as many, so that the mean over tokens is the mean over sequences. Which, the key decides; without keys,
-    as in evaluation, the number of the sequence does. A batch is the inputs, int64 of shape [sequences, length], the
-    places to guess, [sequences, guesses], and the tokens there.
+    Of these, 80 % are replaced by [MASK], 10 % by any token, 10 % left as they are (arXiv 1810.04805, section 3.1).
+    Every sequence has as many, so that the mean over tokens is the mean over sequences. Which, the key decides; without
+    keys, as in evaluation, the number of the sequence does. A batch is the inputs, int64 of shape [sequences, length],
+    the places to guess, [sequences, guesses], and the tokens there.
 
     Args:
         stream: tokens; what is left beyond the last whole sequence is not used.

@@ -1,6 +1,6 @@
 """A convolutional autoencoder on images in Parquet files: a workload whose metric is to be small.
 
-    python -m vrgd_ray.tune --pipeline pipelines.autoencoder --pipeline-args data=data/fashion_mnist
+python -m vrgd_ray.tune --pipeline pipelines.autoencoder --pipeline-args data=data/fashion_mnist
 """
 
 from __future__ import annotations

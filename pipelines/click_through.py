@@ -1,7 +1,7 @@
 """Click-through rates, or any yes or no, from categories and numbers in Parquet: DLRM (arXiv 1906.00091).
 
-    python -m pipelines.click_through prepare --source downloads --output data/census_income
-    python -m vrgd_ray.tune --pipeline pipelines.click_through --pipeline-args data=data/census_income
+python -m pipelines.click_through prepare --source downloads --output data/census_income
+python -m vrgd_ray.tune --pipeline pipelines.click_through --pipeline-args data=data/census_income
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,7 +56,13 @@ class ClickThrough:
     pairable = True
     margin = 0.002
     reference = Recipe(
-        optimizer="adamw", batch_size=128, lr=4e-3, epochs=1, schedule="polynomial", weight_decay=0.0, warmup_fraction=0.1
+        optimizer="adamw",
+        batch_size=128,
+        lr=4e-3,
+        epochs=1,
+        schedule="polynomial",
+        weight_decay=0.0,
+        warmup_fraction=0.1,
     )
 
     def __init__(
@@ -75,7 +82,9 @@ class ClickThrough:
         need(subset is None or subset > 0, f"subset = {subset} must be above 0.")
         for name, value in (("embedding", embedding), ("table_size", table_size), ("hashed", hashed)):
             need(value > 0, f"{name} = {value} must be above 0.")
-        self._train, self._test = (ParquetTable(f"{data.rstrip('/')}/{name}", remedy=remedy) for name in ("train", "test"))
+        self._train, self._test = (
+            ParquetTable(f"{data.rstrip('/')}/{name}", remedy=remedy) for name in ("train", "test")
+        )
         self._train.check_columns(["label", *codes, *ignored])
         self._features = Features(
             self._train, [*_CENSUS_CODES, *codes], [*_CENSUS_IGNORED, *ignored], table_size, hashed
@@ -87,9 +96,7 @@ class ClickThrough:
 
     def build_model(self) -> nn.Module:
         """Embeddings and the brought-down numbers, the dot product of every pair, and a perceptron over them."""
-        return DLRM(
-            self._features.table_sizes, len(self._features.numbers), self._embedding, self._bottom, self._top
-        )
+        return DLRM(self._features.table_sizes, len(self._features.numbers), self._embedding, self._bottom, self._top)
 
     def train_data(self) -> TableData:
         """Nine tenths of the training table, at most all but 50,000 rows."""
@@ -176,8 +183,8 @@ class DLRM(nn.Module):
     ) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(size, embedding) for size in table_sizes)
-        for table in self.tables:
-            nn.init.uniform_(table.weight, -embedding**-0.5, embedding**-0.5)
+        for table in self.tables.parameters():
+            nn.init.uniform_(table, -(embedding**-0.5), embedding**-0.5)
         self.bottom = _perceptron([num_numbers, *bottom, embedding])
         vectors = len(table_sizes) + 1
         self.top = _perceptron([embedding + vectors * (vectors - 1) // 2, *top, 1])
@@ -188,7 +195,7 @@ class DLRM(nn.Module):
         below = self.bottom(numbers)
         looked_up = [table(rows) for table, rows in zip(self.tables, categories.unbind(1), strict=True)]
         vectors = torch.stack([below, *looked_up], 1)
-        first, second = self._pairs
+        first, second = self.get_buffer("_pairs")
         products = (vectors @ vectors.transpose(1, 2))[:, first, second]
         logits: torch.Tensor = self.top(torch.cat([below, products], 1)).squeeze(1)
         return logits
@@ -196,7 +203,7 @@ class DLRM(nn.Module):
 
 def _perceptron(widths: Sequence[int]) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for inputs, outputs in zip(widths[:-1], widths[1:], strict=True):
+    for inputs, outputs in pairwise(widths):
         layers += [nn.Linear(inputs, outputs), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 

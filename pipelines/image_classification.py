@@ -1,7 +1,7 @@
 """Classification of images in Parquet files: Fashion-MNIST, CIFAR-10, or folders of files as large as ImageNet.
 
-    python -m pipelines.image_classification prepare --source downloads --output data/fashion_mnist
-    python -m vrgd_ray.tune --pipeline pipelines.image_classification --pipeline-args data=data/fashion_mnist
+python -m pipelines.image_classification prepare --source downloads --output data/fashion_mnist
+python -m vrgd_ray.tune --pipeline pipelines.image_classification --pipeline-args data=data/fashion_mnist
 """
 
 from __future__ import annotations

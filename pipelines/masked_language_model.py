@@ -1,7 +1,7 @@
 """Pretraining of a BERT encoder on documents in a Parquet file; needs the extra `text` (the tokenizers library).
 
-    python -m pipelines.masked_language_model prepare --source docs --output data/docs
-    python -m vrgd_ray.tune --pipeline pipelines.masked_language_model --pipeline-args data=data/docs
+python -m pipelines.masked_language_model prepare --source docs --output data/docs
+python -m vrgd_ray.tune --pipeline pipelines.masked_language_model --pipeline-args data=data/docs
 """
 
 from __future__ import annotations
@@ -135,7 +135,10 @@ class MaskedLanguageModel:
     def _sequences(self, split: str) -> MaskedSequences:
         stream = self._tokens[split]
         count = len(stream) // (self._length - 1)
-        need(count > 0, f"the {split} documents have {len(stream)} tokens, less than length = {self._length}; add documents.")
+        need(
+            count > 0,
+            f"the {split} documents have {len(stream)} tokens, less than length = {self._length}; add documents.",
+        )
         numbers = np.arange(count)
         if self._subset is not None and self._subset < count:
             numbers = np.sort(np.random.default_rng(_SUBSET_SEED).choice(count, self._subset, replace=False))

@@ -40,7 +40,7 @@ def test_columns_are_arrays_of_the_rows_in_order(folder):
     assert mapped["pair"].dtype == np.uint8
     np.testing.assert_array_equal(mapped["pair"], np.arange(200).reshape(100, 2))
     np.testing.assert_array_equal(mapped["number"][np.array([99, 0, 0])], [49.5, 0, 0])
-    assert isinstance(mapped["pair"], np.memmap)
+    assert isinstance(mapped["pair"].base, np.memmap)
     assert not mapped["pair"].flags.writeable
 
 

@@ -25,12 +25,7 @@ class MappedArrays(Mapping[str, Array]):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         layout = json.loads((folder / _LAYOUT).read_text())
-        self._arrays = {
-            name: np.memmap(folder / name, np.dtype(kind), "r", shape=tuple(shape))
-            if shape[0]
-            else np.empty(shape, kind)  # nothing cannot be mapped
-            for name, (kind, shape) in layout.items()
-        }
+        self._arrays = {name: _map(folder / name, kind, shape) for name, (kind, shape) in layout.items()}
 
     def __getitem__(self, name: str) -> Array:
         return self._arrays[name]
@@ -66,6 +61,13 @@ def write_arrays(folder: Path, pieces: Iterable[Mapping[str, Array]]) -> None:
                 _append(name, array, files[name], layout[name])
     require(bool(layout), "there is nothing to read: the table has no rows.")
     (folder / _LAYOUT).write_text(json.dumps(layout))
+
+
+def _map(file: Path, kind: str, shape: list[int]) -> Array:
+    if shape[0] == 0:
+        return np.empty(shape, kind)  # nothing cannot be mapped
+    # As a plain array: every gather from a memmap would pay for making another memmap.
+    return np.asarray(np.memmap(file, np.dtype(kind), "r", shape=tuple(shape)))
 
 
 def _append(name: str, array: Array, file: BinaryIO, layout: tuple[str, list[int]]) -> None:

@@ -56,7 +56,9 @@ def test_the_survey_weight_is_no_feature_and_codes_are_categories(folder):
     batch = pipeline.train_data()[np.arange(5)]
     assert batch["numbers"].shape == (5, 1)
     assert batch["categories"].shape == (5, 2)
-    torch.testing.assert_close(pipeline.train_data()[np.arange(1800)]["numbers"].mean(), torch.tensor(0.0), atol=1e-5, rtol=0)
+    torch.testing.assert_close(
+        pipeline.train_data()[np.arange(1800)]["numbers"].mean(), torch.tensor(0.0), atol=1e-5, rtol=0
+    )
 
 
 def test_columns_can_be_named_codes_or_ignored(tmp_path):

@@ -35,7 +35,9 @@ def test_crop_and_flip_are_a_window_of_the_bordered_image(folder):
 def test_without_crop_and_flip_nothing_is_augmented(folder):
     assert not hasattr(ImageClassification(folder, crop=0, flip=False).train_data(), "augmented")
     assert not hasattr(ImageClassification(folder).validation_data(), "augmented")
-    flipped = ImageClassification(folder, crop=0).train_data().augmented(np.zeros(50, int), np.arange(50, dtype=np.uint64))
+    flipped = (
+        ImageClassification(folder, crop=0).train_data().augmented(np.zeros(50, int), np.arange(50, dtype=np.uint64))
+    )
     assert len({image.numpy().tobytes() for image in flipped[0]}) == 2
 
 
@@ -77,7 +79,9 @@ def test_resnet50_is_version_1_5():
     strided = [m.kernel_size for m in model.modules() if isinstance(m, torch.nn.Conv2d) and m.stride == (2, 2)]
     assert sorted(strided) == [(1, 1)] * 3 + [(3, 3)] * 3 + [(7, 7)]
     shortcuts = {id(m) for n, m in model.named_modules() if "shortcut" in n}
-    inside = [m for m in model.modules() if isinstance(m, torch.nn.Conv2d) and m.stride == (2, 2) and id(m) not in shortcuts]
+    inside = [
+        m for m in model.modules() if isinstance(m, torch.nn.Conv2d) and m.stride == (2, 2) and id(m) not in shortcuts
+    ]
     assert (1, 1) not in {m.kernel_size for m in inside}, "the stride is in the 3 x 3 convolution"
     assert model(torch.zeros(2, 3, 64, 64)).shape == (2, 1000)
 
@@ -94,7 +98,9 @@ def test_a_subset_is_the_same_for_everyone_and_leaves_the_splits_apart(folder):
     first, second = ImageClassification(folder, subset=50), ImageClassification(folder, subset=50)
     assert [len(d) for d in (first.train_data(), first.validation_data(), first.test_data())] == [50, 50, 50]
     assert torch.equal(first.train_data()[np.arange(50)][0], second.train_data()[np.arange(50)][0])
-    whole = {image.numpy().tobytes() for image in ImageClassification(folder, crop=0).validation_data()[np.arange(70)][0]}
+    whole = {
+        image.numpy().tobytes() for image in ImageClassification(folder, crop=0).validation_data()[np.arange(70)][0]
+    }
     assert not whole & {image.numpy().tobytes() for image in first.train_data()[np.arange(50)][0]}
 
 
@@ -124,7 +130,7 @@ def test_bad_tables_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="10 values: no square of 1 or 3 channels"):
         ImageClassification(str(tmp_path))
     generated.write(tmp_path, "train", {"image": [b"png"] * 20, "label": [0] * 20})
-    with pytest.raises(ConfigError, match="image in the table .* is binary, not a fixed_size_list<uint8>"):
+    with pytest.raises(ConfigError, match=r"image in the table .* is binary, not a fixed_size_list<uint8>"):
         ImageClassification(str(tmp_path))
     generated.write(tmp_path, "train", {"image": [b"png"] * 20})
     with pytest.raises(ConfigError, match=r"lacks label \(it has image\); make it with"):

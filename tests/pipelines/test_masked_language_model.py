@@ -126,7 +126,7 @@ def test_bad_arguments_are_refused(folder, arguments, message):
 
 def test_a_corpus_too_small_and_a_missing_library_are_said(tmp_path, monkeypatch):
     generated.documents(tmp_path, count=2)
-    with pytest.raises(ConfigError, match="the validation documents have 0 tokens.*add documents"):
+    with pytest.raises(ConfigError, match=r"the validation documents have 0 tokens.*add documents"):
         MaskedLanguageModel(str(tmp_path), **SMALL).validation_data()
     monkeypatch.setattr("pipelines.masked_language_model.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'vrgd-ray\[text\]'"):
