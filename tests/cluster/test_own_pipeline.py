@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 OWN = """
 import os
@@ -32,10 +33,17 @@ class Mine(Digits):
 CONFIG = "pipeline: mine_alone\nrecipe: {optimizer: adamw, batch_size: 32, lr: 0.003, epochs: 0.2}\n"
 
 
+def free_port():
+    with socket.socket() as one:
+        one.bind(("", 0))
+        return one.getsockname()[1]
+
+
 @pytest.fixture
 def cluster():
-    """A head with the job server."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": True, "dashboard_port": 0})
+    """A head with the job server; its agent's usual port may belong to another Ray on this machine."""
+    head = {"num_cpus": 2, "include_dashboard": True, "dashboard_port": 0, "dashboard_agent_listen_port": free_port()}
+    made = Cluster(initialize_head=True, head_node_args=head)
     yield made
     made.shutdown()
 
