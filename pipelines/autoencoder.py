@@ -24,7 +24,7 @@ class Autoencoder:
     """Images through a bottleneck of a few numbers and back, as in the noise-scale paper's generative domain.
 
     The labels are never read. The measure to hold it against is the same number of principal components, which is the
-    best that a linear autoencoder can do.
+    best that a linear autoencoder can do. The margin, 3 % of the error, is a tenth of the distance to it.
 
     Args:
         data: folder or URI with the tables `train` and `test`; see `pipelines.image_classification`. The side of the

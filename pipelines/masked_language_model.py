@@ -32,7 +32,8 @@ class MaskedLanguageModel:
     """Guessing masked tokens from both sides, as BERT is pretrained (arXiv 1810.04805, without the next sentence).
 
     Documents are split, not sequences: no document is in two splits. Masks change from epoch to epoch, by keys. The
-    tokenizer is trained on the training documents, once, and cached.
+    tokenizer is trained on the training documents, once, and cached. The margin, 2 % of the perplexity, is 0.02 in the
+    loss.
 
     The two phases of BERT are two runs, each with a batch size of its own: first length=128, then length=512 with
     `start` at a checkpoint of the first; positions are learned up to `positions` in both.
