@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 def test_a_subset_of_4000_images_with_two_workers_in_every_trial(tmp_path):
     generated.images(tmp_path / "data", sizes=(5000, 1500))
     arguments = ["data=data", "subset=4000"]
-    few = ["--batch-sizes", "256", "--optimizers", "sgd", "--trials", "1", "--seeds", "2", "--epochs", "1"]
+    few = ["--batch-sizes", "256", "--optimizers", "sgd", "--trials", "1", "--seeds", "2", "--epochs", "3"]
     machines = ["--workers-per-trial", "2", "--concurrent-trials", "1", "--margin", "0.5"]
     pipeline = ["--pipeline", "pipelines.image_classification", "--pipeline-args", *arguments]
     status, output = commands.run(tmp_path, *pipeline, *few, *machines, timeout=1400)
@@ -25,6 +25,6 @@ def test_a_subset_of_4000_images_with_two_workers_in_every_trial(tmp_path):
     (cell,) = found["cells"]
     assert cell["verdict"] == "accept"
     assert len(cell["values"]) >= 2
-    assert cell["steps"] == 4000 // 256
+    assert cell["steps"] == 3 * 4000 // 256
     workers = {run.data.metrics.get("num_workers") for run in commands.tracked_runs(tmp_path)} - {None}
     assert workers == {2.0}
