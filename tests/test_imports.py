@@ -12,7 +12,7 @@ import vrgd_ray
 ROOT = Path(vrgd_ray.__file__).parent.parent
 
 BASE = {"config"}
-CORE = BASE | {"data", "keyed", "pipeline", "optim", "gradients", "schedules"}
+CORE = BASE | {"data", "keyed", "mapped", "parquet", "pipeline", "optim", "gradients", "schedules"}
 TRAINING = CORE | {"tracking", "training"}
 SEARCH = TRAINING | {"search"}
 LIMIT = SEARCH | {"limit"}
@@ -21,6 +21,8 @@ MAY_IMPORT = {
     "config": set(),
     "data": BASE,
     "keyed": BASE,
+    "mapped": BASE,
+    "parquet": BASE | {"mapped"},
     "pipeline": BASE,
     "optim": BASE | {"optim"},
     "gradients": BASE | {"gradients"},

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from vrgd_ray.data import TensorData
     from vrgd_ray.gradients import GradientMoments, NoiseScale
     from vrgd_ray.keyed import keyed_uniform
+    from vrgd_ray.mapped import MappedArrays
+    from vrgd_ray.parquet import ParquetTable
     from vrgd_ray.pipeline import Pipeline
     from vrgd_ray.search.space import SpaceContext, Suggester
 
@@ -21,7 +23,9 @@ __all__ = [
     "ConfigError",
     "GradientMoments",
     "GsnrBounds",
+    "MappedArrays",
     "NoiseScale",
+    "ParquetTable",
     "Pipeline",
     "Recipe",
     "SpaceContext",
@@ -34,7 +38,9 @@ _HOME = {
     "ConfigError": "vrgd_ray.config",
     "GradientMoments": "vrgd_ray.gradients",
     "GsnrBounds": "vrgd_ray.config",
+    "MappedArrays": "vrgd_ray.mapped",
     "NoiseScale": "vrgd_ray.gradients",
+    "ParquetTable": "vrgd_ray.parquet",
     "Pipeline": "vrgd_ray.pipeline",
     "Recipe": "vrgd_ray.config",
     "SpaceContext": "vrgd_ray.search.space",

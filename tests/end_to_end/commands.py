@@ -34,9 +34,9 @@ def start(folder, *arguments, module="tune"):
     return subprocess.Popen(command, cwd=folder, stdout=output, stderr=output, start_new_session=True, env=environment)
 
 
-def run(folder, *arguments, module="tune"):
+def run(folder, *arguments, module="tune", timeout=280):
     """Run the command to its end; return its exit status and everything it printed."""
-    status = start(folder, *arguments, module=module).wait(timeout=280)
+    status = start(folder, *arguments, module=module).wait(timeout=timeout)
     return status, (folder / "output.txt").read_text()
 
 

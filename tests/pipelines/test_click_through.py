@@ -1,0 +1,122 @@
+"""Categories and numbers of a table, and the model over them."""
+
+import generated
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from pipelines._features import Features
+from pipelines.click_through import DLRM, ClickThrough
+from vrgd_ray import ConfigError, ParquetTable
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return str(generated.table(tmp_path_factory.mktemp("table")))
+
+
+def features(folder, table_size=100, hashed=4, codes=()):
+    return Features(ParquetTable(f"{folder}/train", remedy=""), codes, [], table_size, hashed)
+
+
+def test_known_categories_have_rows_of_their_own_and_unseen_ones_share_the_hashed(folder):
+    made = features(folder)
+    vocabulary = made.vocabularies[0]
+    assert sorted(vocabulary.values()) == [0, 1, 2]
+    batch = pa.record_batch({"colour": ["violet", "red", "violet", None, *vocabulary], "amount": [0.0] * 7})
+    batch = batch.append_column("instance_weight", pa.array([0.0] * 7)).append_column("label", pa.array([0] * 7))
+    batch = batch.append_column("industry_code", pa.array([1] * 7))
+    rows = made.converter()(batch)["categories"][:, 0]
+    assert rows[1] == vocabulary["red"]
+    assert rows[0] == rows[2]
+    assert {rows[0], rows[3]} <= {3, 4, 5, 6}
+    np.testing.assert_array_equal(rows[4:], list(vocabulary.values()))
+    assert made.table_sizes[0] == 7
+
+
+def test_only_the_most_frequent_categories_get_rows_of_their_own(folder, tmp_path):
+    generated.write(tmp_path, "train", {"c": list("aaabbcd"), "x": [1.0] * 7, "label": [0, 1] * 3 + [0]})
+    made = features(tmp_path, table_size=2, hashed=3)
+    assert made.vocabularies == [{"a": 0, "b": 1}]
+    assert made.table_sizes == [5]
+
+
+def test_numbers_are_logarithms_and_empty_fields_zero(tmp_path):
+    numbers = [0.0, 99.0, -99.0, None, float("nan")]
+    generated.write(tmp_path, "train", {"c": list("abcde"), "x": numbers, "label": [0, 1, 0, 1, 0]})
+    made = features(tmp_path)
+    table = ParquetTable(f"{tmp_path}/train", remedy="")
+    found = table.mapped(made.columns, made.converter(), made.key)["numbers"][:, 0]
+    np.testing.assert_allclose(found, [0, np.log(100), -np.log(100), 0, 0], rtol=1e-6)
+
+
+def test_the_survey_weight_is_no_feature_and_codes_are_categories(folder):
+    pipeline = ClickThrough(folder)
+    batch = pipeline.train_data()[np.arange(5)]
+    assert batch["numbers"].shape == (5, 1)
+    assert batch["categories"].shape == (5, 2)
+    torch.testing.assert_close(
+        pipeline.train_data()[np.arange(1800)]["numbers"].mean(), torch.tensor(0.0), atol=1e-5, rtol=0
+    )
+
+
+def test_columns_can_be_named_codes_or_ignored(tmp_path):
+    columns = {"c": ["a", "b"], "area": [12, 70], "id": [1, 2], "x": [1.0, 2.0], "label": [0, 1]}
+    for name in ("train", "test"):
+        generated.write(tmp_path, name, columns)
+    batch = ClickThrough(str(tmp_path), codes=["area"], ignored=["id"]).train_data()[np.arange(1)]
+    assert batch["categories"].shape == (1, 2)
+    assert batch["numbers"].shape == (1, 1)
+
+
+def test_pairs_are_multiplied_and_put_beside_the_numbers():
+    torch.manual_seed(0)
+    model = DLRM([3, 5], 4, 6, [8], [7])
+    numbers, categories = torch.randn(9, 4), torch.stack([torch.arange(9) % 3, torch.arange(9) % 5], 1)
+    for row in range(9):
+        below = model.bottom(numbers[row])
+        first, second = (table.weight[categories[row, i]] for i, table in enumerate(model.tables))
+        products = torch.stack([first @ below, second @ below, second @ first])
+        expected = model.top(torch.cat([below, products]))
+        torch.testing.assert_close(model(numbers, categories)[row : row + 1], expected)
+
+
+def test_the_metric_is_the_share_of_pairs_in_the_right_order(folder):
+    pipeline = ClickThrough(folder, subset=60)
+    torch.manual_seed(0)
+    model, data = pipeline.build_model().eval(), pipeline.test_data()
+    batch = data[np.arange(60)]
+    with torch.no_grad():
+        scores = model(batch["numbers"], batch["categories"])
+        found = pipeline.evaluate(model, data)
+    positive, negative = scores[batch["label"] == 1], scores[batch["label"] == 0]
+    order = (positive[:, None] > negative).double() + 0.5 * (positive[:, None] == negative)
+    assert found["auc"] == pytest.approx(order.mean().item())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "data = FOLDER is needed.*python -m pipelines.click_through prepare"),
+        ({"codes": ["colur"]}, "lacks colur"),
+        ({"table_size": 0}, "table_size = 0"),
+        ({"subset": -1}, "subset = -1"),
+    ],
+)
+def test_bad_arguments_are_refused(folder, arguments, message):
+    with pytest.raises(ConfigError, match=message):
+        ClickThrough(**({"data": folder} | arguments if arguments else {}))
+
+
+def test_bad_tables_are_refused(tmp_path):
+    for name in ("train", "test"):
+        generated.write(tmp_path, name, {"x": [1.0, 2.0], "label": [0, 1]})
+    with pytest.raises(ConfigError, match="no columns of text or codes"):
+        ClickThrough(str(tmp_path))
+    generated.write(tmp_path, "train", {"x": [1.0, 2.0], "c": ["a", "b"], "label": [0, 1]})
+    with pytest.raises(ConfigError, match="test lacks c"):
+        ClickThrough(str(tmp_path))
+    generated.write(tmp_path, "train", {"x": [[1.0], [2.0]], "c": ["a", "b"], "label": [0, 1]})
+    with pytest.raises(ConfigError, match=r"x in the table .* neither numbers nor text; list it in ignored"):
+        ClickThrough(str(tmp_path))

@@ -1,0 +1,168 @@
+"""Parquet tables as memory-mapped arrays: the right numbers, in bounded memory, or a sentence that says what to do."""
+
+import os
+import pickle
+import subprocess
+import sys
+from multiprocessing import get_context
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from vrgd_ray import ConfigError, MappedArrays, ParquetTable
+
+REMEDY = "make it with: prepare"
+
+
+def write(path, columns, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parquet.write_table(pa.table(columns), path, **options)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("VRGD_CACHE", str(tmp_path / "cache"))
+    lists = pa.FixedSizeListArray.from_arrays(pa.array(np.arange(200, dtype=np.uint8)), 2)
+    columns = {"pair": lists, "number": np.arange(100) * 0.5, "text": [str(i) for i in range(100)]}
+    write(tmp_path / "train.parquet", columns, row_group_size=7)
+    return tmp_path
+
+
+def table(location):
+    return ParquetTable(str(location), remedy=REMEDY)
+
+
+def test_columns_are_arrays_of_the_rows_in_order(folder):
+    mapped = table(folder / "train").mapped(["pair", "number"])
+    assert list(mapped) == ["pair", "number"]
+    assert mapped["pair"].dtype == np.uint8
+    np.testing.assert_array_equal(mapped["pair"], np.arange(200).reshape(100, 2))
+    np.testing.assert_array_equal(mapped["number"][np.array([99, 0, 0])], [49.5, 0, 0])
+    assert isinstance(mapped["pair"].base, np.memmap)
+    assert not mapped["pair"].flags.writeable
+
+
+def test_other_columns_are_never_read(folder):
+    batches = list(table(folder / "train").batches(["number"]))
+    assert sum(batch.num_rows for batch in batches) == 100
+    assert all(batch.schema.names == ["number"] for batch in batches)
+
+
+def test_a_folder_of_files_is_one_table_in_the_order_of_their_names(folder):
+    for number in (2, 0, 1):
+        write(folder / f"many/part_{number}.parquet", {"number": np.arange(5) + 10 * number})
+    (folder / "many/_SUCCESS").touch()
+    many = table(folder / "many")
+    assert many.num_rows == 15
+    np.testing.assert_array_equal(many.mapped(["number"])["number"][4:7], [4, 10, 11])
+
+
+def test_a_uri_leads_to_the_same_table(folder):
+    by_uri = table(f"file://{folder}/train")
+    np.testing.assert_array_equal(by_uri.mapped(["number"])["number"], np.arange(100) * 0.5)
+
+
+def test_arrays_are_made_once_and_anew_when_the_file_has_changed(folder):
+    calls = []
+
+    def convert(batch):
+        calls.append(len(batch))
+        return {"double": 2 * batch.column("number").to_numpy()}
+
+    for _ in range(2):
+        mapped = table(folder / "train").mapped(["number"], convert, "double")
+        np.testing.assert_array_equal(mapped["double"], np.arange(100))
+    assert sum(calls) == 100
+    write(folder / "train.parquet", {"number": np.ones(4)})
+    np.testing.assert_array_equal(table(folder / "train").mapped(["number"], convert, "double")["double"], [2] * 4)
+    assert "triple" in table(folder / "train").mapped(["number"], lambda b: {"triple": np.ones(1)}, "triple")
+
+
+def test_arrays_travel_as_the_name_of_their_folder(folder):
+    mapped = table(folder / "train").mapped(["pair"])
+    text = pickle.dumps(mapped)
+    assert len(text) < 500
+    np.testing.assert_array_equal(pickle.loads(text)["pair"], mapped["pair"])
+    assert isinstance(pickle.loads(text), MappedArrays)
+
+
+def make_slowly(location, barrier):
+    def convert(batch):
+        barrier.wait(60)
+        return {"number": batch.column("number").to_numpy()}
+
+    assert table(location).mapped(["number"], convert, "slow")["number"].sum() == 2475
+
+
+def test_processes_that_make_the_same_arrays_do_not_disturb_each_other(folder):
+    context = get_context("spawn")
+    barrier = context.Barrier(2)
+    processes = [context.Process(target=make_slowly, args=(folder / "train", barrier)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert len(list((folder / "cache").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda f: table(f / "gone"), r"neither .*gone.parquet nor a folder .*gone with Parquet files; make it with"),
+        (lambda f: table("nonsense://x/train"), r"nonsense://x/train cannot be read"),
+        (lambda f: table(f / "damaged"), r"damaged cannot be read \(.*\); make it with"),
+        (lambda f: table(f / "empty"), r"empty has no rows; make it with"),
+        (lambda f: table(f / "train").mapped(["numbr"]), r"lacks numbr \(it has pair, number, text\); make it with"),
+        (lambda f: table(f / "train").mapped(["text"]), r"text in the table .* holds string, not numbers"),
+        (lambda f: table(f / "holes").mapped(["number"]), r"number in the table .* has empty fields"),
+        (lambda f: list(table(f / "cut").batches(["number"])), r"cut cannot be read"),
+    ],
+)
+def test_what_cannot_be_read_is_said_with_the_remedy(folder, act, message):
+    (folder / "damaged.parquet").write_text("no Parquet")
+    write(folder / "empty.parquet", {"number": pa.array([], pa.int64())})
+    write(folder / "holes.parquet", {"number": [1, None, 3]})
+    write(folder / "cut.parquet", {"number": np.random.default_rng(0).random(10_000)}, compression=None)
+    data = bytearray((folder / "cut.parquet").read_bytes())
+    data[4:60] = bytes(56)  # the footer is whole, the first page is not
+    (folder / "cut.parquet").write_bytes(data)
+    with pytest.raises(ConfigError, match=message):
+        act(folder)
+
+
+def test_a_cache_that_cannot_be_written_is_named(folder, monkeypatch):
+    (folder / "file").touch()
+    monkeypatch.setenv("VRGD_CACHE", str(folder / "file"))
+    with pytest.raises(ConfigError, match="set VRGD_CACHE to a folder that can"):
+        table(folder / "train").mapped(["number"])
+
+
+MEASURE = """
+import sys, tracemalloc
+import numpy as np, pyarrow as pa
+from vrgd_ray import ParquetTable
+tracemalloc.start()
+image = ParquetTable(sys.argv[1], remedy="").mapped(["image"])["image"]
+random = np.random.default_rng(0)
+total = sum(int(image[random.integers(0, len(image), 64)].sum()) for _ in range(200))
+print(image.nbytes, tracemalloc.get_traced_memory()[1], pa.default_memory_pool().max_memory())
+"""
+
+
+def test_memory_does_not_grow_with_the_table(folder):
+    rows, width = 1024, 4096
+    pixels = np.random.default_rng(0).integers(0, 4, rows * width).astype(np.uint8)
+    piece = pa.table({"image": pa.FixedSizeListArray.from_arrays(pa.array(pixels), width)})
+    peaks = {}
+    for pieces in (8, 48):  # 32 and 192 MiB
+        with parquet.ParquetWriter(folder / f"big{pieces}.parquet", piece.schema) as writer:
+            for _ in range(pieces):
+                writer.write_table(piece, row_group_size=256)
+        command = [sys.executable, "-c", MEASURE, str(folder / f"big{pieces}")]
+        size, *peaks[pieces] = map(int, subprocess.check_output(command, text=True, env=os.environ).split())
+        assert size == pieces * rows * width
+    assert all(large < small + 4 * 2**20 for small, large in zip(peaks[8], peaks[48], strict=True)), peaks
+    assert peaks[48][1] < 32 * 2**20, "Arrow's own memory"
