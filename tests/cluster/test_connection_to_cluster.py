@@ -54,6 +54,7 @@ def test_machines_that_join_end_the_wait_and_the_request_is_gone(cluster):
         assert ray.cluster_resources()["CPU"] == 2
 
 
+@pytest.mark.long
 def test_another_ray_or_python_on_the_cluster_is_named(cluster, tmp_path, capsys):
     namespace, key = b"cluster", usage_constants.CLUSTER_METADATA_KEY
     gcs = ray._raylet.GcsClient(address=cluster.address)
@@ -68,6 +69,7 @@ def test_another_ray_or_python_on_the_cluster_is_named(cluster, tmp_path, capsys
     )
 
 
+@pytest.mark.long
 def test_a_machine_with_another_torch_is_named(cluster, tmp_path):
     """The second machine finds a torch of another version first."""
     (tmp_path / "torch-2.0.1.dist-info").mkdir()

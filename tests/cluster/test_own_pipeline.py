@@ -12,7 +12,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(600)]
 
 OWN = """
 import os
