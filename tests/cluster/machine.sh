@@ -1,13 +1,20 @@
 # Turns the namespaces it runs in into a machine: own processes, network, /tmp, home folder and SSH server.
-# Arguments: the machine's folder, a folder that all machines share, the Python environment, the sshd to run or nothing.
+# Arguments: the machine's folder, a folder that all machines share, the checkout, the Python environment, the sshd to run
+# or nothing.
 set -eu
-folder=$1 shared=$2 environment=$3 sshd=$4
+folder=$1 shared=$2 checkout=$3 environment=$4 sshd=$5
 
-mount --bind "$folder" /mnt
+mkdir "$folder/checkout"
+mount --bind "$checkout" "$folder/checkout"
+mount --rbind "$folder" /mnt
 mount --bind "$shared" /srv
 mount -t tmpfs tmpfs /tmp
 mount -t tmpfs tmpfs /run
 chmod 1777 /tmp
+case $checkout in /tmp/*)  # which has just been hidden
+    mkdir -p "$checkout"
+    mount --bind /mnt/checkout "$checkout"
+esac
 ip link set lo up
 
 # sshd takes home folder and shell from here.

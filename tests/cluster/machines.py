@@ -101,6 +101,7 @@ def _machine(folder, shared, has_sshd):
         script,
         folder,
         shared,
+        ROOT,
         sys.prefix,
         SSHD if has_sshd else "",
     ]

@@ -92,6 +92,7 @@ def test_setup_installs_what_the_constraints_pin(cluster):
         assert re.fullmatch(r"pip install --python \S+ --constraint \S+/constraints.txt .* --editable \S+", install)
 
 
+@pytest.mark.long
 def test_ray_down_ends_ray_on_every_machine(cluster):
     """The last test of the file."""
     laptop, head, worker = cluster

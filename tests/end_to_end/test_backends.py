@@ -37,6 +37,7 @@ def test_train_command_with_two_workers_gives_the_parameters_of_one(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_nested_trial_gives_what_the_trial_in_an_actor_gives(tmp_path):
     from vrgd_ray.pipeline import PipelineSource
     from vrgd_ray.search.study import TrialResources, ray_resources, run_search
