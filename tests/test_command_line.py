@@ -203,7 +203,7 @@ def test_a_run_is_resumed_with_what_it_was_begun_with_or_not_at_all(tmp_path, mo
     (tmp_path / "best.yaml").write_text(CONFIG)
     begun = Configuration.read(tmp_path / "best.yaml")
     (tmp_path / "runs/first").mkdir(parents=True)
-    begun.write(tmp_path / "runs/first/train.yaml")
+    (tmp_path / "runs/first/train.yaml").write_text(begun.to_yaml())
     arguments = ["--config", "best.yaml", "--name", "first", "--resume", "--set", "lr=0.1"]
     assert train.main(arguments) == 2
     assert "with lr = 0.1 (it was 0.01); repeat its command" in capsys.readouterr().err

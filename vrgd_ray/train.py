@@ -187,6 +187,7 @@ def _run(
     metric: str,
 ) -> TrainingResult | int:
     """Train; the result, or the exit status of a run that did not get there."""
+    from vrgd_ray.limit.record_store import write_whole
     from vrgd_ray.training.connection import connect
     from vrgd_ray.training.monitor import RunFailedError
     from vrgd_ray.training.run_log import RunLog
@@ -195,7 +196,7 @@ def _run(
     with connect(options.address, needs=group.needs, wait=options.wait):
         _open_tracked_run(tracker, folder.path.name, configuration)
         folder.note_storage()
-        configuration.write(folder.path / CONFIGURATION_FILE)
+        write_whole(folder.path / CONFIGURATION_FILE, configuration.to_yaml().encode())
         log = RunLog(tracker, _say, metric, resumed=options.resume)
         signal.signal(signal.SIGTERM, _terminate)
         try:

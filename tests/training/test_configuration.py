@@ -10,7 +10,7 @@ RECIPE = Recipe(optimizer="sgd", batch_size=64, lr=0.1)
 
 def test_what_is_written_is_read(tmp_path):
     written = Configuration(pipeline="a:B", pipeline_args={"size": 3}, recipe=RECIPE, run_id="x")
-    written.write(tmp_path / "train.yaml")
+    (tmp_path / "train.yaml").write_text(written.to_yaml())
     assert Configuration.read(tmp_path / "train.yaml") == written
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
-import yaml
-
 from vrgd_ray.config import Recipe, StorageError
 from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.finder import Finder
@@ -32,6 +30,7 @@ from vrgd_ray.search.pruning import CellPruner
 from vrgd_ray.search.study import TrialResources, run_search
 from vrgd_ray.search.trial import broken_result
 from vrgd_ray.tracking.tracker import Status, Tracker
+from vrgd_ray.training.configuration import Configuration
 
 _STATUS: dict[str, Status] = {
     "finished": "FINISHED",
@@ -172,8 +171,10 @@ class SearchSession:
         return path
 
     def _best(self, recipe: dict[str, Any]) -> str:
-        content = {"pipeline": self.plan.pipeline, "pipeline_args": self.plan.pipeline_args, "recipe": recipe}
-        return yaml.safe_dump(content, sort_keys=False)
+        configuration = Configuration(
+            pipeline=self.plan.pipeline, pipeline_args=self.plan.pipeline_args, recipe=Recipe.from_dict(recipe)
+        )
+        return configuration.to_yaml()
 
     def _params(self) -> dict[str, Any]:
         plan = self.plan.to_dict()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import escape
-from string import Template
 
-from vrgd_ray.report.markup import TEMPLATES, html_table
+from vrgd_ray.report.markup import html_page, html_table, paragraphs
 from vrgd_ray.report.metric_plot import metric_by_batch
 from vrgd_ray.report.reading import Result, find_cell, reference_batch, reference_optimizer
 from vrgd_ray.report.sentences import caveats, headline
@@ -20,11 +19,11 @@ def render_comparison(results: Sequence[Result]) -> str:
     """Return one HTML page with the verdict, the key numbers and the metric figure of every search."""
     names = [str(result.get("name", "search")) for result in results]
     rows = [[*NUMBERS], *(_numbers(result) for result in results)]
-    return Template((TEMPLATES / "comparison.html").read_text(encoding="utf-8")).substitute(
-        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
-        title=escape(f"Comparison: {', '.join(names)}"),
+    return html_page(
+        "comparison.html",
+        title=f"Comparison: {', '.join(names)}",
         headline=escape(f"{len(results)} searches side by side"),
-        caveats="\n".join(f'<p class="caveat">{escape(sentence)}</p>' for sentence in differences(results)),
+        caveats=paragraphs("caveat", differences(results)),
         verdicts="\n".join(_card(result, f"search-{index}") for index, result in enumerate(results)),
         table=html_table(rows, left_aligned=("search", "optimizer", "metric", "reference", "cost")),
     )
@@ -51,7 +50,7 @@ def _known(results: Sequence[Result], name: str) -> list[str]:
 def _card(result: Result, prefix: str) -> str:
     """Verdict and figure of one search; ids carry the prefix, since every search brings the same ones."""
     svg = re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{prefix}-", metric_by_batch(result))
-    notes = "\n".join(f'<p class="note">{escape(sentence)}</p>' for sentence in caveats(result))
+    notes = paragraphs("note", caveats(result))
     title = f"<h3>{escape(str(result.get('name', 'search')))}</h3>"
     return f'<figure>{title}\n<p class="lead">{escape(headline(result))}</p>\n{notes}\n{svg}</figure>'
 

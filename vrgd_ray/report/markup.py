@@ -1,15 +1,29 @@
-"""What the pages share: their templates, and tables."""
+"""What the pages share: their frame, paragraphs and tables."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
+from string import Template
 
 from vrgd_ray.report.table import LEFT_ALIGNED, Row
 
-TEMPLATES = Path(__file__).parent
+_TEMPLATES = Path(__file__).parent
+
+
+def html_page(template: str, *, title: str, **parts: str) -> str:
+    """A whole page: the template filled with its parts, in the frame and the style that all pages have."""
+    frame, body, style = (
+        (_TEMPLATES / name).read_text(encoding="utf-8") for name in ("frame.html", template, "style.css")
+    )
+    return Template(frame).substitute(title=escape(title), style=style, body=Template(body).substitute(parts))
+
+
+def paragraphs(kind: str, sentences: Iterable[str]) -> str:
+    """Each sentence as a paragraph of this class."""
+    return "\n".join(f'<p class="{kind}">{escape(sentence)}</p>' for sentence in sentences)
 
 
 def html_table(

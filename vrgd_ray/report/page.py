@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from html import escape
-from string import Template
 
 from vrgd_ray.report.facts import facts
 from vrgd_ray.report.figures import figures
 from vrgd_ray.report.learning_rate import learning_rate_sentence
-from vrgd_ray.report.markup import TEMPLATES, html_table
+from vrgd_ray.report.markup import html_page, html_table, paragraphs
 from vrgd_ray.report.reading import Result
 from vrgd_ray.report.sentences import caveats, headline, scale_sentence
 from vrgd_ray.report.table import recipe_rows, table_rows
@@ -26,13 +25,13 @@ NO_FINGERPRINT = "none: where the search was started the data could not be read,
 def render_html(result: Result) -> str:
     """Return the whole report as one HTML page that needs no network, no script and no other file."""
     sheet = recipe_rows(result)
-    return Template((TEMPLATES / "page.html").read_text(encoding="utf-8")).substitute(
-        style=(TEMPLATES / "style.css").read_text(encoding="utf-8"),
-        title=escape(f"{result.get('name', 'search')}: largest batch without loss"),
+    return html_page(
+        "page.html",
+        title=f"{result.get('name', 'search')}: largest batch without loss",
         subtitle=escape(_subtitle(result)),
         headline=escape(headline(result)),
-        caveats="\n".join(f'<p class="caveat">{escape(sentence)}</p>' for sentence in caveats(result)),
-        leads="\n".join(f'<p class="lead">{escape(sentence)}</p>' for sentence in _leads(result)),
+        caveats=paragraphs("caveat", caveats(result)),
+        leads=paragraphs("lead", _leads(result)),
         facts=_facts(result),
         figures=_figures(result),
         table=_everything(result),

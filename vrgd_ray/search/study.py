@@ -25,7 +25,7 @@ from vrgd_ray.search.pruning import CellPruner
 from vrgd_ray.search.trial import broken_result, run_trial
 from vrgd_ray.search.tune_context import PAYLOAD, TuneContext
 from vrgd_ray.training.result import Split, TrainingResult
-from vrgd_ray.training.worker import WorkerGroup, train_on_workers
+from vrgd_ray.training.worker import WorkerGroup, train_on_workers, worker_resources
 from vrgd_ray.training.worker_context import CheckpointInterval
 
 _TRIAL_SLOT = "trial_slot"
@@ -67,8 +67,7 @@ class TrialResources:
         """What must be there for a single trial to start: the resources of each of its processes."""
         if self.workers == 1:
             return [_resources(self)]
-        worker = {"GPU": self.gpus_per_worker} if self.gpus_per_worker else {"CPU": 1.0}
-        return [_resources(self), *[worker] * self.workers]
+        return [_resources(self), *[worker_resources(self.gpus_per_worker)] * self.workers]
 
 
 class SourceSearcher(Searcher):  # type: ignore[misc]

@@ -54,11 +54,10 @@ class Configuration:
             run_id=content.get("run_id", ""),
         )
 
-    def write(self, path: Path) -> None:
-        """Write it, whole or not at all, to a YAML file that `read` takes."""
-        partial = path.with_name(f"{path.name}.partial")
-        partial.write_text(yaml.safe_dump({**self._content(), "run_id": self.run_id}, sort_keys=False))
-        partial.replace(path)
+    def to_yaml(self) -> str:
+        """The text of a file that `read` takes."""
+        known = {"run_id": self.run_id} if self.run_id else {}
+        return yaml.safe_dump({**self._content(), **known}, sort_keys=False)
 
     def differences(self, before: Configuration) -> list[str]:
         """What is not as it was before, as "lr = 0.1 (it was 0.2)"."""

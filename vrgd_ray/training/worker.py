@@ -32,6 +32,11 @@ def _ignore(event: Event) -> None:
     return None
 
 
+def worker_resources(gpus_per_worker: float) -> dict[str, float]:
+    """What one worker takes of a machine: its share of the GPUs, or on the CPU a core."""
+    return {"GPU": gpus_per_worker} if gpus_per_worker else {"CPU": 1.0}
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerGroup:
     """How many workers a run gets, and where it keeps its checkpoints."""
@@ -56,7 +61,7 @@ class WorkerGroup:
     @property
     def worker_resources(self) -> dict[str, float]:
         """What one worker takes of a machine."""
-        return {"GPU": self.gpus_per_worker} if self.gpus_per_worker else {"CPU": 1.0}
+        return worker_resources(self.gpus_per_worker)
 
     @property
     def needs(self) -> list[dict[str, float]]:
