@@ -14,7 +14,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,7 +23,6 @@ import torch
 from vrgd_ray import Recipe
 from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.limit.finder import Finder
-from vrgd_ray.limit.ladder import Ladder
 from vrgd_ray.limit.plan import SearchPlan, default_ladder
 from vrgd_ray.pipeline import Pipeline, load_pipeline
 from vrgd_ray.search.job import Job
@@ -53,14 +52,6 @@ class SimulatedPipeline:
     metric, mode, pairable = "accuracy", "max", False
     num_train_samples = NUM_TRAIN_SAMPLES
     reference = REFERENCE
-
-
-class FullGrid(Finder):
-    """Every rung of every optimizer from the bottom, whatever the verdicts; the claim is the same fixed sequence."""
-
-    def _ladder(self, optimizer: str) -> Ladder:
-        rungs = self.plan.rungs(optimizer)
-        return Ladder(rungs, len(rungs))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,9 +117,9 @@ class Repetition:
         return claims(self.finder) == self.world.limits
 
 
-def search(kind: type[Finder], plan: SearchPlan, train: Trainer, pipeline: Pipeline | None = None) -> Finder:
+def search(plan: SearchPlan, train: Trainer, pipeline: Pipeline | None = None) -> Finder:
     """Run one search to its end, one job at a time."""
-    finder = kind(plan, pipeline or cast(Pipeline, SimulatedPipeline()))
+    finder = Finder(plan, pipeline or cast(Pipeline, SimulatedPipeline()))
     while (job := finder.next_job()) is not None:
         finder.observe(job, train(job))
     return finder
@@ -163,7 +154,7 @@ def make_plan(trials: int, seed: int) -> SearchPlan:
 def repeat(trials: int, spread: float, seed: int) -> Repetition:
     """One world drawn and searched both ways."""
     world, plan = World.draw(spread, seed), make_plan(trials, seed)
-    return Repetition(world, search(Finder, plan, world.train), search(FullGrid, plan, world.train))
+    return Repetition(world, search(plan, world.train), search(replace(plan, full_grid=True), world.train))
 
 
 def compare_on_digits(trials: int) -> str:
@@ -188,7 +179,7 @@ def compare_on_digits(trials: int) -> str:
         criterion=Criterion(margin=0.01, mode="max", paired=True),
         controls=False,
     )
-    found, grid = (search(kind, plan, train_once, pipeline) for kind in (Finder, FullGrid))
+    found, grid = (search(replace(plan, full_grid=whole), train_once, pipeline) for whole in (False, True))
     return (
         f"On the digits (batch sizes {plan.batch_sizes[0]} to {plan.batch_sizes[-1]}, margin a point, really trained): "
         f"the search claims {_pair(claims(found))} with adamw and vr_adamw, the grid {_pair(claims(grid))}, for "

@@ -127,8 +127,10 @@ class ClickThrough:
             logits.append(model(batch["numbers"], batch["categories"]).cpu())
             labels.append(rows["label"])
             loss += F.binary_cross_entropy_with_logits(logits[-1], labels[-1], reduction="sum").item()
-        auc = roc_auc_score(torch.cat(labels).numpy(), torch.cat(logits).numpy())
-        return {"auc": float(auc), "loss": loss / len(data)}
+        scores = torch.cat(logits).numpy()
+        # Scores out of range cannot be ranked: the worst there is, which says that training diverged.
+        auc = float(roc_auc_score(torch.cat(labels).numpy(), scores)) if np.isfinite(scores).all() else -np.inf
+        return {"auc": auc, "loss": loss / len(data)}
 
     def _data(self, arrays: MappedArrays, rows: AnyRows) -> TableData:
         return TableData(arrays, rows, *self._statistics)

@@ -23,6 +23,12 @@ _RECIPES = {
     "small_cnn": Recipe(
         optimizer="sgd", batch_size=128, lr=0.05, epochs=12, momentum=0.9, weight_decay=5e-4, warmup_fraction=0.05
     ),
+    "perceptron": Recipe(
+        optimizer="sgd", batch_size=128, lr=0.05, epochs=8, momentum=0.9, weight_decay=5e-4, warmup_fraction=0.05
+    ),
+    "resnet8": Recipe(
+        optimizer="sgd", batch_size=64, lr=0.1, epochs=10, momentum=0.9, weight_decay=5e-4, warmup_fraction=0.1
+    ),
     # arXiv 1512.03385, with a cosine instead of steps.
     "resnet20": Recipe(
         optimizer="sgd", batch_size=128, lr=0.1, epochs=160, momentum=0.9, weight_decay=1e-4, warmup_fraction=0.03
@@ -49,8 +55,9 @@ class ImageClassification:
     Args:
         data: folder or URI with the tables `train` and `test`: `image`, fixed_size_list<uint8> of a square image with 1
             or 3 channels (channels first), and `label`, a whole number from 0.
-        model: "small_cnn" (two convolutions, no batch normalisation, for CPUs), "resnet20" or "resnet56" for images of
-            32 pixels or so, "resnet50" for large ones. The reference recipe follows from it.
+        model: "small_cnn" (two convolutions, no batch normalisation), "perceptron" (one hidden layer) or "resnet8" (8
+            layers over images of half the size) for CPUs, "resnet20" or "resnet56" for images of 32 pixels or so,
+            "resnet50" for large ones. The reference recipe follows from it.
         subset: training images to keep, and at most that many for validation and test each.
         label_smoothing: share of the target spread over all classes, 0..1, in training.
         crop: pixels an image is moved at most, each way.
@@ -88,6 +95,10 @@ class ImageClassification:
         classes = self._images.num_classes
         if self._model == "small_cnn":
             return small_cnn(channels, side, classes)
+        if self._model == "perceptron":
+            return nn.Sequential(nn.Flatten(), nn.Linear(channels * side**2, 128), nn.ReLU(), nn.Linear(128, classes))
+        if self._model == "resnet8":
+            return nn.Sequential(nn.AvgPool2d(2), resnet_small(8, channels, classes))
         if self._model == "resnet50":
             return resnet50(channels, classes)
         return resnet_small(int(self._model.removeprefix("resnet")), channels, classes)

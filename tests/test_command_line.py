@@ -132,6 +132,14 @@ def test_help_states_the_default_margin_and_its_reason():
     assert "spread over seeds" in text
 
 
+def test_a_full_grid_has_one_look_and_says_what_it_costs(capsys):
+    options = ["--full-grid", "--batch-sizes", "64", "--trials", "2", "--no-controls", "--no-warm-start"]
+    assert tune.main([*options, "--dry-run"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "All 3 cells and the reference: 33 runs, fewer where seeds diverge." in text
+    assert "over 2 optimizers and 1 look." in text
+
+
 def test_pruning_is_on_unless_switched_off_and_help_says_what_is_never_pruned():
     parser = tune.build_parser()
     assert (parser.parse_args([]).prune, parser.parse_args(["--no-prune"]).prune) == (True, False)

@@ -79,6 +79,11 @@ def _add_workload(group: Any) -> None:
         help="ratio of batch sizes down to which the limit is bracketed, above 1; 2 tries the ladder's sizes only "
         "(default: %(default)g)",
     )
+    group.add_argument(
+        "--full-grid",
+        action="store_true",
+        help="train every batch size of the ladder on --seeds seeds, whatever the verdicts: a whole table, for more time",
+    )
     group.add_argument("--num-groups", type=int, help="groups of every batch; default: the reference's (8)")
     group.add_argument("--epochs", type=float, help="passes over the data; default: the reference's")
     group.add_argument(
@@ -91,6 +96,13 @@ def _add_workload(group: Any) -> None:
         help="train every trial to its end; else those that fall behind are stopped, which depends on timing, so that "
         "only a search without pruning can be repeated exactly. Trials with several workers are never pruned",
     )
+    group.add_argument(
+        "--no-warm-start",
+        action="store_false",
+        dest="warm_start",
+        help="begin every cell at your recipe, scaled to its batch, instead of at the best of its neighbours: no cell "
+        "then knows more than another",
+    )
     group.add_argument("--seed", type=int, default=0, help="seed of the whole search (default: %(default)s)")
 
 
@@ -99,7 +111,7 @@ def _add_verdict(group: Any) -> None:
         "--seeds",
         type=int,
         default=5,
-        help="seeds per arm at the first look; twice that at the second (default: %(default)s)",
+        help="seeds per arm at the first look; twice that at the second, which a full grid lacks (default: %(default)s)",
     )
     group.add_argument("--margin", help="accepted loss: 0.01 in units of the metric, or 1%% of the reference's metric")
     group.add_argument(
@@ -216,6 +228,8 @@ def _build_plan(options: argparse.Namespace, pipeline: Pipeline, pipeline_args: 
         width=_default_concurrency(options) if options.concurrent_trials is None else options.concurrent_trials,
         resolution=options.resolution,
         controls=options.controls,
+        warm_start=options.warm_start,
+        full_grid=options.full_grid,
     )
 
 
@@ -246,7 +260,7 @@ def _criterion(options: argparse.Namespace, pipeline: Pipeline) -> Any:
         relative=relative,
         mode=pipeline.mode,
         alpha=options.alpha,
-        looks=(options.seeds, 2 * options.seeds),
+        looks=(options.seeds,) if options.full_grid else (options.seeds, 2 * options.seeds),
         paired=pipeline.pairable,
     )
 

@@ -23,6 +23,7 @@ from vrgd_ray.training.worker_context import CheckpointInterval
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(280)]
 RECIPE = Gated.reference.with_values(optimizer="vr_adamw", epochs=30)
+HALF_A_SECOND = CheckpointInterval(seconds=0.5)
 TESTS = Path(__file__).parent.parent
 
 
@@ -36,14 +37,14 @@ def cluster(monkeypatch):
     made.shutdown()
 
 
-def start_training(folder, name, arguments, num_workers, recipe=RECIPE):
+def start_training(folder, name, arguments, num_workers, recipe=RECIPE, interval=HALF_A_SECOND):
     """Begin the run in a task, because nodes can only be added from the main thread; it returns result and events."""
     source = PipelineSource(name=f"workloads:{name}", arguments=arguments, search_path=str(TESTS))
     group = WorkerGroup(
         num_workers=num_workers,
         storage=str(folder / "ray"),
         name="run",
-        interval=CheckpointInterval(seconds=0.5),
+        interval=interval,
         resize_every=3.0,
     )
 
@@ -109,9 +110,13 @@ def test_a_run_follows_the_cluster_up_down_and_up_again(cluster, tmp_path):
 @pytest.mark.parametrize("rank", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_killed_worker_costs_the_steps_since_the_last_checkpoint_and_nothing_else(cluster, tmp_path, rank):
     cluster.add_node(num_cpus=1)
-    training = start_training(tmp_path, "Gated", {"folder": str(tmp_path), "rank": rank, "at_pass": 400}, 2)
+    gate = {"folder": str(tmp_path), "rank": rank, "at_pass": 400}
+    every_ten_steps = CheckpointInterval(samples=240)
+    training = start_training(tmp_path, "Gated", gate, 2, interval=every_ten_steps)
     waiting = tmp_path / "waiting"
-    os.kill(int(wait_for(lambda: waiting.exists() and waiting.read_text(), training)), signal.SIGKILL)
+    process = wait_for(lambda: waiting.exists() and waiting.read_text(), training)
+    wait_for(lambda: store_of(tmp_path).steps(), training)  # written in the background, also while training waits
+    os.kill(int(process), signal.SIGKILL)
     result, events = ray.get(training, timeout=150)
     assert_as_undisturbed(Gated(str(tmp_path)), tmp_path, result)
     assert workers_of(events) == [2, 2]

@@ -53,6 +53,14 @@ def test_anything_else_is_refused_by_name(changes, message):
         check_continues(plan(**changes).to_dict(), plan().to_dict(), "runs/x")
 
 
+def test_a_search_from_before_a_field_had_the_fields_default():
+    saved = plan().to_dict()
+    del saved["full_grid"], saved["warm_start"]
+    check_continues(plan().to_dict(), saved, "runs/x")
+    with pytest.raises(ConfigError, match="full_grid = True"):
+        check_continues(plan(full_grid=True).to_dict(), saved, "runs/x")
+
+
 def test_a_coarser_resolution_is_refused():
     with pytest.raises(ConfigError, match="resolution = 2"):
         check_continues(plan().to_dict(), plan(resolution=1.5).to_dict(), "runs/x")

@@ -418,3 +418,30 @@ def test_broken_listener_order_is_started_finished_decided():
         assert events.index(("started", key)) < events.index(("finished", key))
     decided = [event for event in events if event[0] == "decided"]
     assert len(decided) == len(set(decided)) == len([r for r in finder.runs.values() if r.verdict]) + 1
+
+
+def test_a_full_grid_trains_every_rung_on_the_seeds_of_one_look_and_claims_what_the_climb_would():
+    rule = Criterion(margin=0.01, mode="max", looks=(5,), paired=True)
+    finder = search(limits={"adamw": 64, "vr_adamw": 128}, full_grid=True, criterion=rule, controls=False)
+    trained = Counter(job.cell for job, _ in finder.finished.values() if job.role == "confirm")
+    assert trained == dict.fromkeys(finder.plan.cells(), 5)
+    assert {name: ladder.start for name, ladder in finder.ladders.items()} == {"adamw": 64, "vr_adamw": 32}
+    assert {name: ladder.largest for name, ladder in finder.ladders.items()} == {"adamw": 64, "vr_adamw": 128}
+
+
+def test_a_full_grid_goes_on_where_a_cell_diverges():
+    def diverge_at_128(job):
+        return DIVERGED if job.cell.batch_size == 128 else train(job, {})
+
+    finder = run(Finder(plan(full_grid=True), SimulatedPipeline()), diverge_at_128)
+    verdicts = {(c["batch_size"], c["optimizer"]): c["verdict"] for c in outcome(finder)["cells"]}
+    assert verdicts[128, "adamw"] == verdicts[128, "vr_adamw"] == "reject"
+    assert "not tested" not in verdicts.values()
+
+
+def test_without_warm_starts_every_cell_begins_at_the_reference_recipe_scaled():
+    finder = search(limits={"adamw": 64}, warm_start=False)
+    firsts = {j.cell: j.recipe for j, _ in finder.finished.values() if (j.role, j.index) == ("search", 0)}
+    ratios = {cell: recipe.lr / finder.plan.reference.lr for cell, recipe in firsts.items()}
+    assert ratios == {cell: pytest.approx(math.sqrt(cell.batch_size / 32)) for cell in firsts}
+    assert len(firsts) > 3

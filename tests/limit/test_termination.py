@@ -31,6 +31,19 @@ def test_between_results_it_ends_at_once():
         os.kill(os.getpid(), signal.SIGTERM)
 
 
+def test_a_second_signal_does_not_disturb_the_end():
+    ends = []
+
+    def end_slowly():
+        ends.append("begun")
+        os.kill(os.getpid(), signal.SIGTERM)
+        ends.append("done")
+
+    TerminableSource(Finder(plan(), SimulatedPipeline()), end_slowly)
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert ends == ["begun", "done"]
+
+
 def test_while_a_result_is_recorded_it_ends_when_that_is_done():
     finished = []
 

@@ -95,6 +95,14 @@ def test_the_metric_is_the_share_of_pairs_in_the_right_order(folder):
     assert found["auc"] == pytest.approx(order.mean().item())
 
 
+def test_scores_out_of_range_are_the_worst_there_is(folder):
+    pipeline = ClickThrough(folder, subset=60)
+    model = pipeline.build_model().eval()
+    with torch.no_grad():
+        model.top[-1].bias.fill_(torch.inf)
+        assert pipeline.evaluate(model, pipeline.test_data())["auc"] == -np.inf
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -141,9 +141,30 @@ def test_the_step_of_a_loss_that_is_not_finite_leaves_the_parameters_alone():
     assert torch.equal(parameters_of(run), before)
 
 
-def test_a_metric_that_is_not_finite_counts_as_diverged():
+def test_a_metric_that_is_no_number_counts_as_diverged_and_is_an_error():
     result = train(workloads.NanMetric(), RECIPE, LocalContext())
     assert (result.diverged, result.steps, result.metrics) == (True, 40, {})
+    assert result.error == "evaluate() gave accuracy = nan"
+
+
+def test_an_infinite_metric_has_diverged_without_an_error():
+    class Endless(Blobs):
+        def evaluate(self, model, data):
+            return {"accuracy": -math.inf}
+
+    result = train(Endless(), RECIPE, LocalContext())
+    assert (result.diverged, result.error, result.metrics) == (True, None, {})
+
+
+def test_parameters_that_overflow_in_the_last_step_are_not_evaluated():
+    class Strict(Blobs):
+        def evaluate(self, model, data):
+            assert all(parameter.isfinite().all() for parameter in model.parameters())
+            return super().evaluate(model, data)
+
+    recipe = RECIPE.with_values(optimizer="sgd", lr=3e38, weight_decay=1e3, epochs=0.1)
+    result = train(Strict(), recipe, LocalContext())
+    assert (result.diverged, result.error, result.metrics) == (True, None, {})
 
 
 def test_metrics_without_the_metric_are_refused():

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from vrgd_ray.config import require
+from vrgd_ray.limit.plan import SearchPlan
 
 _MAY_GROW: dict[str, Callable[[Any, Any], bool]] = {
     "trials": lambda new, old: new >= old,
@@ -17,6 +19,7 @@ _MAY_GROW: dict[str, Callable[[Any, Any], bool]] = {
     "data_fingerprint": lambda new, old: new is None,
 }
 """Fields of a plan that a continuation may change, and in which direction."""
+_DEFAULTS = {field.name: field.default for field in fields(SearchPlan)}
 
 
 def check_continues(plan: dict[str, Any], saved: dict[str, Any], where: str) -> None:
@@ -52,7 +55,7 @@ def total_alpha(alpha: float, continuations: int) -> float:
 
 def _grows(name: str, new: Any, old: Any) -> bool:
     if old is None:  # from before the field, or not known then
-        return name == "data_fingerprint"
+        return name == "data_fingerprint" or new == _DEFAULTS.get(name)
     return name in _MAY_GROW and _MAY_GROW[name](new, old)
 
 

@@ -210,9 +210,11 @@ class Finder:
 
     def _ladder(self, optimizer: str) -> Ladder:
         rungs, reference = self.plan.rungs(optimizer), self.plan.reference_cell
+        whole = self.plan.full_grid
         return Ladder(
             rungs,
-            start=predicted_start(rungs, self.noise_scale),
+            rungs_beyond=len(rungs) if whole else 1,
+            start=None if whole else predicted_start(rungs, self.noise_scale),
             floor=reference.batch_size if optimizer == reference.optimizer else None,
             bisection=self.plan.bisection,
         )
@@ -320,10 +322,12 @@ class Finder:
         return replace(self.plan.criterion, alpha=alpha, paired=self.pipeline.pairable)
 
     def _tuned_neighbours(self, cell: Cell) -> list[Recipe]:
-        """Best recipes of the cells tuned before: this optimizer's, and its guide's first.
+        """Best recipes of the cells tuned before: this optimizer's, and its guide's first; none without warm starts.
 
         No others: how far another optimizer has come is a matter of timing.
         """
+        if not self.plan.warm_start:
+            return []
         guide, own = self._guide(cell.optimizer), self._tunings(cell.optimizer)
         first = [guide] if guide is not None else []
         return [recipe for tuning in first + own if (recipe := tuning.best_recipe) is not None]

@@ -66,8 +66,11 @@ def _cost_lines(plan: SearchPlan, seconds_per_step: Mapping[Cell, float], concur
     few, many = (sum(planned_jobs(plan, every_look=look).values()) for look in (False, True))
     samples = [planned_samples(plan, every_look=look) / 1e6 for look in (False, True)]
     seconds = [planned_seconds(plan, seconds_per_step, every_look=look) / concurrent_trials for look in (False, True)]
+    cells = len(list(plan.cells()))
     return [
-        f"At most {len(list(plan.cells()))} cells and the reference: {few} runs if every cell is decided at the first "
+        f"All {cells} cells and the reference: {few} runs, fewer where seeds diverge."
+        if plan.full_grid
+        else f"At most {cells} cells and the reference: {few} runs if every cell is decided at the first "
         f"look, {many} if none is; fewer where the climb ends early or starts where the noise scale points.",
         *_extra_lines(plan),
         f"Samples: {samples[0]:.3g} to {samples[1]:.3g} million.",
@@ -96,7 +99,8 @@ def _rule_lines(plan: SearchPlan, metric: str) -> list[str]:
     half = replace(own, alpha=own.alpha / 2)
     chances = [f"{100 * acceptance(own, margin):.0f} % at {margin:g}" for margin in _MARGINS]
     return [
-        f"Margin: {margin}; alpha {rule.alpha:g} over {len(plan.optimizers)} optimizers and {len(rule.looks)} looks.",
+        f"Margin: {margin}; alpha {rule.alpha:g} over {len(plan.optimizers)} optimizers and "
+        f"{len(rule.looks)} look{'s' if len(rule.looks) > 1 else ''}.",
         f"An equal candidate is accepted 80 % of the time if the margin is {smallest_margin(own):.2f} standard "
         f"deviations over seeds ({smallest_margin(half):.2f} where the climb starts higher up with half of the level).",
         f"By the margin in standard deviations: {', '.join(chances)}"

@@ -60,6 +60,10 @@ class SearchPlan:
     """Ratio of batch sizes down to which the limit is bracketed; 2 tries the rungs only."""
     controls: bool = True
     """Whether a VR optimizer that wins is trained again with scales that know nothing."""
+    warm_start: bool = True
+    """Whether a cell first tries what did best in its neighbours; else each starts from the reference recipe alone."""
+    full_grid: bool = False
+    """Whether every rung is trained, from the smallest, whatever the verdicts; the claim ends where it would have."""
 
     data_fingerprint: str | None = None
     """Of the data as the process that starts the search reads it; None where that cannot be told."""

@@ -47,6 +47,8 @@ class TerminableSource:
             self._end()
 
     def _on_signal(self, *_: object) -> None:
+        if self._terminated:
+            return  # a second one, to the process and to its group: the first is ending the search
         self._terminated = True
         if not self._recording:
             self._end()

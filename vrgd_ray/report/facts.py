@@ -43,7 +43,8 @@ def _level(result: Result) -> str:
     looks = max(1, len(result.get("looks") or []))
     each = 100 * (result.get("level_per_look") or alpha / shares / looks)
     among = f"each of {shares} optimizers" if shares > 1 else "the optimizer"
-    text = f"{100 * alpha:g} % in all (one-sided), {each:.3g} % for {among} at each of {looks} looks of its climb"
+    when = f"each of {looks} looks" if looks > 1 else "the look"
+    text = f"{100 * alpha:g} % in all (one-sided), {each:.3g} % for {among} at {when} of its climb"
     largest = result.get("largest") or {}
     cell = find_cell(result, largest.get("batch_size", 0), largest.get("optimizer", "")) or {}
     own = 100 * (cell.get("level_per_look") or 0.0)

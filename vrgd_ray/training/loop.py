@@ -135,14 +135,14 @@ class TrainingRun:
         return size
 
     def run(self, split: Split = "validation") -> TrainingResult:
-        """Train to the end, or to the first loss that is not finite."""
+        """Train to the end, or until the loss, or a parameter that is about to be evaluated, is not finite."""
         if self.step == 0:
             self.check_evaluation()
         self.module.train()
         stray = StrayBuffers(self.module)
         started = time.perf_counter()
         while self.step < self.total_steps:
-            if not math.isfinite(self.train_step()):
+            if not math.isfinite(self.train_step()) or self._overflowed():
                 return self._result(started, {}, diverged=True)
             stray.report(self.context.say)
             if self.step in self.evaluation_steps or self.checkpoint_due:
@@ -179,6 +179,12 @@ class TrainingRun:
             self.optimizer.step()
         self.step += 1
         return mean_loss
+
+    def _overflowed(self) -> bool:
+        """Whether the last step before an evaluation took a parameter out of range; the next loss would tell too late."""
+        if self.step not in self.evaluation_steps:
+            return False
+        return not all(bool(parameter.isfinite().all()) for parameter in self.module.parameters())
 
     def _accumulate(self) -> torch.Tensor:
         """Run this worker's groups forward and backward; return the sum of their mean losses."""
@@ -256,14 +262,17 @@ class TrainingRun:
         return checked_metrics(metrics, self.pipeline.metric)
 
     def _result(self, started: float, metrics: dict[str, float], *, diverged: bool = False) -> TrainingResult:
-        broken = bool(metrics) and not math.isfinite(metrics[self.pipeline.metric])
+        value = metrics[self.pipeline.metric] if metrics else 0.0
+        # Out of range is how a loss diverges; not a number, with parameters that are, is a fault of evaluate.
+        broken = math.isnan(value)
+        diverged = diverged or not math.isfinite(value)
         return TrainingResult(
-            metrics={} if broken else metrics,
-            diverged=diverged or broken,
-            error=f"evaluate() gave {self.pipeline.metric} = {metrics[self.pipeline.metric]}" if broken else None,
+            metrics={} if diverged else metrics,
+            diverged=diverged,
+            error=f"evaluate() gave {self.pipeline.metric} = {value}" if broken else None,
             steps=self.step,
             samples=self.samples,
-            seconds=self.seconds + (time.perf_counter() - started if diverged else 0.0),
+            seconds=self.seconds + (0.0 if metrics else time.perf_counter() - started),
             noise_scale=self.moments.noise_scale.value,
             curve=self.curve,
         )

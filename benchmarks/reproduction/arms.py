@@ -1,0 +1,73 @@
+"""Seed rows gathered into arms: the metric of each seed, by family, variant and batch size."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from benchmarks.reproduction.intervals import Interval, Values, mean_difference, paired_difference
+from benchmarks.reproduction.rows import Row
+
+
+@dataclass(frozen=True, order=True)
+class Arm:
+    """One column of a table at one batch size."""
+
+    family: str
+    """Base optimizer."""
+    variant: str
+    """"base", "vr" or what the scale was replaced by."""
+    batch_size: int
+    """Global batch, samples."""
+
+
+class Arms:
+    """The arms of a table. Where several searches trained an arm on the same seeds, the first is taken.
+
+    scale: factor of the metric, as 100 for points of accuracy.
+    """
+
+    def __init__(self, rows: Iterable[Row], scale: float = 1.0) -> None:
+        self.rates: dict[Arm, float | None] = {}
+        self._searches: dict[Arm, str] = {}
+        values = defaultdict[Arm, dict[int, float]](dict)
+        for row in rows:
+            arm = Arm(row["family"], row["variant"], row["batch_size"])
+            if self._searches.setdefault(arm, row["search"]) == row["search"]:
+                self.rates[arm] = row["lr"]
+                values[arm] |= {row["seed"]: scale * row["value"]} if row["value"] is not None else {}
+        self.values: dict[Arm, Values] = {arm: values[arm] for arm in self._searches}
+
+    @property
+    def families(self) -> list[str]:
+        """Base optimizers, in the order of the rows."""
+        return list(dict.fromkeys(arm.family for arm in self.values))
+
+    def batch_sizes(self, family: str, variant: str = "vr") -> list[int]:
+        """Batch sizes at which a variant was trained, increasing."""
+        return sorted(arm.batch_size for arm in self.values if (arm.family, arm.variant) == (family, variant))
+
+    def words(self, arm: Arm, digits: int = 2) -> str:
+        """Mean and standard deviation over the seeds."""
+        values = list(self.values.get(arm, {}).values())
+        if not values:
+            return "diverged" if arm in self.values else ""
+        spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+        return f"{statistics.fmean(values):.{digits}f}{spread}"
+
+    def difference(self, family: str, batch_size: int, arm: str = "vr", other: str = "base") -> Interval | None:
+        """One variant minus another at one batch size."""
+        return paired_difference(*self._pair(family, batch_size, arm, other))
+
+    def over_batches(
+        self, family: str, batch_sizes: Sequence[int], arm: str = "vr", other: str = "base"
+    ) -> Interval | None:
+        """The mean difference over the batch sizes at which both variants were trained."""
+        pairs = [self._pair(family, batch_size, arm, other) for batch_size in batch_sizes]
+        return mean_difference([pair for pair in pairs if all(pair)])
+
+    def _pair(self, family: str, batch_size: int, arm: str, other: str) -> tuple[Values, Values]:
+        first, second = (self.values.get(Arm(family, variant, batch_size), {}) for variant in (arm, other))
+        return first, second

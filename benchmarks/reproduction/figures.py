@@ -1,0 +1,148 @@
+"""Figures of the tables, as small SVG files."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.reproduction.arms import Arm, Arms
+from benchmarks.reproduction.regression import Measured
+from benchmarks.reproduction.rows import Row
+from vrgd_ray.report.drawing import INK, MUTED, PAPER, STYLE, batch_axis, colour_of, samples_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+LABELS = {"base": "base", "vr": "VR", "constant": "VR, constant scale", "shuffled": "VR, shuffled scale"}
+_PANEL = (3.4, 2.5)  # inches
+
+
+def grid_figure(arms: Arms, unit: str, path: Path) -> None:
+    """Above, the metric of every family against the batch; below, VR minus base with its 95 % interval."""
+    families = arms.families
+    with _drawing(2, len(families), path) as panels:
+        for column, family in enumerate(families):
+            _metric(panels[0][column], arms, family)
+            _difference(panels[1][column], arms, family)
+            panels[0][column].set_title(family)
+        panels[0][0].set_ylabel(unit)
+        panels[1][0].set_ylabel("VR - base")
+        panels[0][0].legend()
+
+
+def regression_figure(curves: Sequence[Row], found: Sequence[Measured], path: Path) -> None:
+    """Loss against steps for each upper bound, then the step at which SGD's last loss is reached over each setting."""
+    with _drawing(1, 4, path) as panels:
+        _losses(panels[0][0], curves)
+        for axes, name, label in zip(
+            panels[0][1:],
+            ("gsnr_upper", "gsnr_lower", "num_groups"),
+            ("upper bound", "lower bound", "groups"),
+            strict=True,
+        ):
+            _steps(axes, found, name)
+            axes.set_xlabel(label)
+        panels[0][1].set_ylabel("steps to SGD's last loss")
+
+
+def noise_figure(curves: Mapping[str, Sequence[Row]], limits: Sequence[Row], path: Path) -> None:
+    """For each workload the noise scale over training, with its 95 % interval, and the largest accepted batches."""
+    with _drawing(1, len(curves), path) as panels:
+        for axes, (name, rows) in zip(panels[0], curves.items(), strict=True):
+            _noise(axes, rows)
+            for row in limits:
+                if row["search"] == name and row["largest_accepted"] is not None:
+                    place = int(row["optimizer"].startswith("vr_"))
+                    axes.axhline(row["largest_accepted"], color=colour_of(place), ls=("-", (0, (4, 3)))[place])
+            axes.set_title(name.removesuffix("_limit"))
+        panels[0][0].set_ylabel("samples")
+
+
+@contextmanager
+def _drawing(rows: int, columns: int, path: Path) -> Iterator[Any]:
+    """Panels in the reports' style, written to a file at the end of the block."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": path.stem, "font.size": 9, "legend.fontsize": 8}):
+        drawing = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained", facecolor=PAPER)
+        yield drawing.subplots(rows, columns, squeeze=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        drawing.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+
+
+def _metric(axes: Axes, arms: Arms, family: str) -> None:
+    for place, (variant, label) in enumerate(LABELS.items()):
+        batches = [b for b in arms.batch_sizes(family, variant) if arms.values[Arm(family, variant, b)]]
+        seeds = [list(arms.values[Arm(family, variant, b)].values()) for b in batches]
+        means = [statistics.fmean(values) for values in seeds]
+        spreads = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in seeds]
+        if batches:
+            shifted = [batch * 1.04 ** (place - 1) for batch in batches]
+            axes.errorbar(shifted, means, spreads, marker="o", ms=3, capsize=2, color=colour_of(place), label=label)
+    batch_axis(axes, arms.batch_sizes(family))
+
+
+def _difference(axes: Axes, arms: Arms, family: str) -> None:
+    batches = arms.batch_sizes(family)
+    found = [(b, d) for b in batches if (d := arms.difference(family, b)) is not None]
+    axes.axhline(0, color=MUTED, lw=1)
+    axes.errorbar(
+        [b for b, _ in found],
+        [d.mean for _, d in found],
+        [d.reach for _, d in found],
+        ls="",
+        marker="o",
+        ms=4,
+        capsize=3,
+        color=INK,
+    )
+    batch_axis(axes, batches)
+
+
+def _losses(axes: Axes, curves: Sequence[Row]) -> None:
+    settings = [v for v in dict.fromkeys(row["variant"] for row in curves) if v.startswith("gsnr_upper")]
+    shown = {"base": "SGD"} | {name: f"VR, upper {name.rpartition('_')[2]}" for name in settings}
+    search = next(row["search"] for row in curves)
+    for place, (variant, label) in enumerate(shown.items()):
+        rows = [r for r in curves if r["variant"] == variant and (variant != "base" or r["search"] == search)]
+        axes.plot([r["samples"] / 2048 for r in rows], [r["value"] for r in rows], color=colour_of(place), label=label)
+    axes.set_yscale("log")
+    axes.set_xlabel("step")
+    axes.set_ylabel("validation loss")
+    axes.legend()
+
+
+def _steps(axes: Axes, found: Sequence[Measured], name: str) -> None:
+    common = {"gsnr_lower": 0.1, "gsnr_upper": 2.0, "num_groups": 64}
+    own = [m for m in found if all(getattr(m, other) == v for other, v in common.items() if other != name)]
+    own.sort(key=lambda m: float(getattr(m, name)))
+    places = [getattr(m, name) for m in own]
+    axes.plot(places, [m.step or 100 for m in own], color=INK, lw=1)
+    for measured, place in zip(own, places, strict=True):
+        never = measured.step is None
+        axes.plot(place, measured.step or 100, marker="x" if never else "o", color=INK, ms=5)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.set_xticks([], minor=True)
+    axes.set_ylim(0, 105)
+
+
+def _noise(axes: Axes, rows: Sequence[Row]) -> None:
+    known = [row for row in rows if row["noise_scale"] is not None]
+    samples = [row["samples"] for row in known]
+    axes.plot(samples, [row["noise_scale"] for row in known], color=INK)
+    bounded = [row for row in known if None not in (row["noise_scale_low"], row["noise_scale_high"])]
+    axes.fill_between(
+        [row["samples"] for row in bounded],
+        [max(row["noise_scale_low"], 1.0) for row in bounded],
+        [row["noise_scale_high"] for row in bounded],
+        color=MUTED,
+        alpha=0.25,
+        lw=0,
+    )
+    axes.set_yscale("log")
+    samples_axis(axes)

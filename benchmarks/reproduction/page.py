@@ -1,0 +1,117 @@
+"""The numbers of a table as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.reproduction.arms import Arm, Arms
+from benchmarks.reproduction.intervals import Interval
+from benchmarks.reproduction.regression import Measured
+from benchmarks.reproduction.rows import Row
+
+CONTROLS = ("constant", "shuffled")
+_HEAD = ("optimizer", "batch size", "base", "VR", "VR - base", "rate of base", "rate of VR")
+
+
+def grid_page(title: str, command: str, unit: str, arms: Arms) -> str:
+    """Base and VR at every batch size, the differences, and the controls where they were trained."""
+    lines = [
+        f"# {title}",
+        "",
+        f"`{command}`",
+        "",
+        f"{unit}, mean ± standard deviation over fresh seeds on test data. Differences are paired by seed, with their "
+        "95 % interval.",
+        "",
+        *_table(_HEAD, (_row(arms, family, b) for family in arms.families for b in arms.batch_sizes(family))),
+        "",
+        *(_mean_line(arms, family) for family in arms.families),
+    ]
+    controls = [_control_row(arms, f, b) for f in arms.families for b in arms.batch_sizes(f, CONTROLS[0])]
+    if controls:
+        head = ("optimizer", "batch size", *CONTROLS, *(f"VR - {name}" for name in CONTROLS))
+        lines += ["", "With a scale that does not know which elements are noisy:", "", *_table(head, controls)]
+    return "\n".join([*lines, ""])
+
+
+def regression_page(command: str, found: Sequence[Measured]) -> str:
+    """Final losses and the step at which VR-SGD is where SGD ends."""
+    head = ("gsnr_lower", "gsnr_upper", "num_groups", "SGD's test loss", "VR-SGD's", "step at which it is SGD's last")
+    rows = (
+        (
+            *(f"{value:g}" for value in (each.gsnr_lower, each.gsnr_upper, each.num_groups)),
+            *(f"{loss:.2e}" if loss is not None else "diverged" for loss in (each.base_loss, each.vr_loss)),
+            "never" if each.step is None else f"{each.step:.0f} of 100",
+        )
+        for each in found
+    )
+    return "\n".join(
+        [
+            "# Linear regression",
+            "",
+            f"`{command}`",
+            "",
+            "Ten weights from zero, batch 2,048, 100 steps that see every sample once, targets without noise, both "
+            "learning rates tuned (16 trials). Test loss: geometric mean over 5 fresh seeds. Steps: from the validation "
+            "loss, averaged over the seeds, between ten evaluations by interpolation of its logarithm.",
+            "",
+            *_table(head, rows),
+            "",
+        ]
+    )
+
+
+def noise_page(command: str, found: Iterable[Row]) -> str:
+    """The gradient noise scale beside the largest batch that was accepted."""
+    head = ("workload", "optimizer", "noise scale of the reference", "largest accepted batch", "largest tried", "margin")
+    rows = (
+        (
+            row["search"].removesuffix("_limit"),
+            row["optimizer"],
+            "not resolved" if row["noise_scale"] is None else f"{row['noise_scale']:.0f}",
+            "none above the reference's" if row["largest_accepted"] is None else str(row["largest_accepted"]),
+            str(row["largest_tried"]),
+            f"{row['margin']:g}{' of the metric' if row['relative_margin'] else ''}",
+        )
+        for row in found
+    )
+    return "\n".join(["# The gradient noise scale beside the limits", "", f"`{command}`", "", *_table(head, rows), ""])
+
+
+def _row(arms: Arms, family: str, batch_size: int) -> tuple[str, ...]:
+    base, vr = (Arm(family, variant, batch_size) for variant in ("base", "vr"))
+    return (
+        family,
+        str(batch_size),
+        arms.words(base),
+        arms.words(vr),
+        _interval(arms.difference(family, batch_size)),
+        *(_rate(arms.rates.get(arm)) for arm in (base, vr)),
+    )
+
+
+def _control_row(arms: Arms, family: str, batch_size: int) -> tuple[str, ...]:
+    return (
+        family,
+        str(batch_size),
+        *(arms.words(Arm(family, name, batch_size)) for name in CONTROLS),
+        *(_interval(arms.difference(family, batch_size, other=name)) for name in CONTROLS),
+    )
+
+
+def _mean_line(arms: Arms, family: str) -> str:
+    mean = arms.over_batches(family, arms.batch_sizes(family))
+    return f"* {family}: VR - base is {_interval(mean)}, averaged over the batch sizes at which both trained."
+
+
+def _interval(interval: Interval | None) -> str:
+    return "" if interval is None else str(interval)
+
+
+def _rate(rate: float | None) -> str:
+    return "" if rate is None else f"{rate:.2g}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    lines = [f"| {' | '.join(row)} |" for row in (head, *rows)]
+    return [lines[0], "|---" * len(head) + "|", *lines[1:]]
