@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,17 +48,20 @@ def regression_figure(curves: Sequence[Row], found: Sequence[Measured], path: Pa
         panels[0][1].set_ylabel("steps to SGD's last loss")
 
 
-def noise_figure(curves: Mapping[str, Sequence[Row]], limits: Sequence[Row], path: Path) -> None:
-    """For each workload the noise scale over training, with its 95 % interval, and the largest accepted batches."""
-    with _drawing(1, len(curves), path) as panels:
-        for axes, (name, rows) in zip(panels[0], curves.items(), strict=True):
-            _noise(axes, rows)
-            for row in limits:
-                if row["search"] == name and row["largest_accepted"] is not None:
-                    place = int(row["optimizer"].startswith("vr_"))
-                    axes.axhline(row["largest_accepted"], color=colour_of(place), ls=("-", (0, (4, 3)))[place])
-            axes.set_title(name.removesuffix("_limit"))
-        panels[0][0].set_ylabel("samples")
+def noise_figure(curves: Sequence[Row], limits: Sequence[Row], path: Path) -> None:
+    """The reference's noise scale over training, with its 95 % interval, and the largest accepted batches."""
+    with _drawing(1, 1, path) as panels:
+        axes = panels[0][0]
+        first = limits[0]
+        own = [c for c in curves if (c["variant"], c["batch_size"]) == ("base", first["reference_batch_size"])]
+        _noise(axes, own)
+        for place, row in enumerate(limits):
+            if row["largest_accepted"] is not None:
+                style = ("-", (0, (4, 3)))[place % 2]
+                axes.axhline(row["largest_accepted"], color=colour_of(place), ls=style, label=row["optimizer"])
+        axes.set_ylabel("samples")
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(title="largest accepted batch")
 
 
 @contextmanager

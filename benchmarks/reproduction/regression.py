@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from benchmarks.reproduction.protocol import Found, Run
 from benchmarks.reproduction.rows import Row
 from benchmarks.reproduction.searches import Search, as_yaml
-from benchmarks.reproduction.tables import Found, Run
 
 BATCH_SIZE, STEPS = 2048, 100
 _UPPERS, _LOWERS, _GROUPS = (1.0, 1.5, 2.0, 3.0), (0.01, 0.04, 0.1, 0.2, 0.4), (8, 16, 32, 64, 128, 256)
 _SETTING = {"gsnr_lower": 0.1, "gsnr_upper": 2.0, "num_groups": 64}
 
 
-def curves(run: Run) -> Found:
+def searches(run: Run) -> Found:
     """SGD and VR-SGD, each with its own tuned learning rate: over the upper bound, the lower bound, the groups.
 
     The targets carry no noise, so the loss can fall without end, and 100 steps see every sample once.
@@ -53,7 +53,7 @@ def _search(label: str, setting: dict[str, float]) -> Search:
         arguments=(
             *("--pipeline", "benchmarks.reproduction.workload:workload"),
             *("--pipeline-args", *(f"{name}={as_yaml(value)}" for name, value in given.items())),
-            *("--batch-sizes", str(BATCH_SIZE), "--optimizers", "vr_sgd", "--trials", "16", "--seeds", "5"),
+            *("--batch-sizes", str(BATCH_SIZE), "--optimizers", "vr_sgd", "--trials", "12", "--seeds", "5"),
             *("--full-grid", "--no-controls", "--no-warm-start", "--no-prune"),
             *(word for setting in fixed for word in ("--set", setting)),
         ),

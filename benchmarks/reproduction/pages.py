@@ -52,8 +52,8 @@ def regression_page(command: str, found: Sequence[Measured]) -> str:
             f"`{command}`",
             "",
             "Ten weights from zero, batch 2,048, 100 steps that see every sample once, targets without noise, both "
-            "learning rates tuned (16 trials). Test loss: geometric mean over 5 fresh seeds. Steps: from the validation "
-            "loss, averaged over the seeds, between ten evaluations by interpolation of its logarithm.",
+            "learning rates tuned (12 trials). Test loss: geometric mean over 5 fresh seeds. Steps: from the "
+            "validation loss, averaged over the seeds, between ten evaluations by interpolation of its logarithm.",
             "",
             *_table(head, rows),
             "",
@@ -61,21 +61,29 @@ def regression_page(command: str, found: Sequence[Measured]) -> str:
     )
 
 
-def noise_page(command: str, found: Iterable[Row]) -> str:
+def limit_page(command: str, found: Sequence[Row]) -> str:
     """The gradient noise scale beside the largest batch that was accepted."""
-    head = ("workload", "optimizer", "noise scale of the reference", "largest accepted batch", "largest tried", "margin")
+    head = ("optimizer", "largest accepted batch", "margin")
+    first = found[0]
+    noise = first["noise_scale"]
+    lines = [
+        f"# The largest batch of {first['search'].removesuffix('_limit')} beside its gradient noise scale",
+        "",
+        f"`{command}`",
+        "",
+        f"Gradient noise scale of the tuned reference (batch {first['reference_batch_size']}): "
+        f"{'not resolved' if noise is None else f'{noise:.0f} samples'}. Ladder up to {first['largest_tried']}.",
+        "",
+    ]
     rows = (
         (
-            row["search"].removesuffix("_limit"),
             row["optimizer"],
-            "not resolved" if row["noise_scale"] is None else f"{row['noise_scale']:.0f}",
             "none above the reference's" if row["largest_accepted"] is None else str(row["largest_accepted"]),
-            str(row["largest_tried"]),
-            f"{row['margin']:g}{' of the metric' if row['relative_margin'] else ''}",
+            f"{100 * row['margin']:g} {'% of the metric' if row['relative_margin'] else 'points'}",
         )
         for row in found
     )
-    return "\n".join(["# The gradient noise scale beside the limits", "", f"`{command}`", "", *_table(head, rows), ""])
+    return "\n".join([*lines, *_table(head, rows), ""])
 
 
 def _row(arms: Arms, family: str, batch_size: int) -> tuple[str, ...]:

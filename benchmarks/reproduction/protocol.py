@@ -1,4 +1,4 @@
-"""The tables: which searches each consists of. A table is a function of the data's folder and the size of the run."""
+"""A workload under the protocols that compare base and VR optimizers: which searches those are."""
 
 from __future__ import annotations
 
@@ -33,6 +33,8 @@ class Protocol:
     """Rungs with a tuning of their own."""
     recipe: Mapping[str, Any] = field(default_factory=dict)
     """What all recipes share: length, schedule."""
+    reads_data: bool = True
+    """Whether the pipeline takes `data`."""
     controls: bool = True
     """Whether the constant and shuffled scale are tuned at the end of the ladder."""
     margin: float = 0.01
@@ -72,12 +74,13 @@ class Protocol:
         )
         yield search, run(search)
 
-    def too_high(self, run: Run, data: str, family: str, batch_size: int, factors: Sequence[int]) -> Found:
-        """The tuned small-batch rate of one family times a factor, at the small batch and another one."""
+    def too_high(self, run: Run, data: str, factors: Sequence[int]) -> Found:
+        """The tuned small-batch rate of the first family times a factor, at the small batch and the next tuned one."""
+        family = next(iter(self.families))
         small = run(self._tuned(family, "vr", self.tuned_batch_sizes, data))["reference"]["recipe"]
         for factor in factors:
             changes = {**{name: small[name] for name in _TUNED}, "lr": factor * small["lr"]}
-            search = self._scaled(family, changes, data, (self.batch_sizes[0], batch_size), f"rate_times_{factor}")
+            search = self._scaled(family, changes, data, self.tuned_batch_sizes[:2], f"rate_times_{factor}")
             yield search, run(search)
 
     def _tuned(self, family: str, variant: str, batch_sizes: tuple[int, ...], data: str) -> Search:
@@ -121,7 +124,8 @@ class Protocol:
         **extra: Any,
     ) -> tuple[str, ...]:
         reference = {"optimizer": family, "batch_size": self.batch_sizes[0], **self.recipe, **_PAPER_BOUNDS, **values}
-        given = {"pipeline": self.pipeline, "data": data, **self.arguments, "reference": reference, **extra}
+        given = {"pipeline": self.pipeline, **self.arguments, "reference": reference, **extra}
+        given |= {"data": data} if self.reads_data else {}
         return (
             *("--pipeline", _FACTORY),
             *("--pipeline-args", *(f"{name}={as_yaml(value)}" for name, value in given.items())),
@@ -135,57 +139,3 @@ class Protocol:
 def _used(family: str) -> dict[str, Any]:
     """The paper's bounds, fixed, where the optimizer has them."""
     return {n: v for n, v in _PAPER_BOUNDS.items() if n != "gsnr_beta" or family in ("adam", "adamw", "lamb")}
-
-
-_PAPER_RECIPE = {"schedule": "cosine", "warmup_fraction": 0.1}
-
-RESIDUAL = Protocol(
-    name="residual",
-    pipeline="pipelines.image_classification",
-    arguments={"model": "resnet8", "subset": 4000},
-    families={
-        "sgd": {"lr": 0.2, "weight_decay": 5e-4},
-        "adam": {"lr": 5e-3, "weight_decay": 1e-5},
-        "lars": {"lr": 10.0, "weight_decay": 5e-4},
-        "lamb": {"lr": 2e-2, "weight_decay": 1e-2},
-    },
-    batch_sizes=(128, 256, 512, 1024, 2000),
-    tuned_batch_sizes=(128, 512, 2000),
-    recipe={"epochs": 10, **_PAPER_RECIPE},
-)
-"""Table 5 in small: 8 layers, 4,000 images."""
-
-RESIDUAL_56 = Protocol(
-    name="residual_56",
-    pipeline="pipelines.image_classification",
-    arguments={"model": "resnet56", "crop": 4},
-    families=RESIDUAL.families,
-    batch_sizes=(256, 512, 1024, 2048, 4096, 8192),
-    tuned_batch_sizes=(256, 2048, 8192),
-    recipe={"epochs": 160, **_PAPER_RECIPE},
-)
-"""Table 5 at its size, for GPUs: ResNet-56 on CIFAR-10."""
-
-PERCEPTRON = Protocol(
-    name="perceptron",
-    pipeline="pipelines.image_classification",
-    arguments={"model": "perceptron", "subset": 20000},
-    families={"sgd": {"lr": 0.05, "weight_decay": 5e-4}, "adamw": {"lr": 1e-3, "weight_decay": 1e-2}},
-    batch_sizes=(128, 512, 2048, 5120, 10000),
-    tuned_batch_sizes=(128, 1024, 5120, 10000),
-    recipe={"epochs": 8, **_PAPER_RECIPE},
-)
-"""The perceptrons of our own first measurements."""
-
-CLICKS = Protocol(
-    name="clicks",
-    pipeline="pipelines.click_through",
-    arguments={},
-    families={"sgd": {"lr": 5.0, "weight_decay": 1e-6, "momentum": 0.0}},
-    batch_sizes=(512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
-    tuned_batch_sizes=(512, 2048, 8192),
-    recipe={"epochs": 1, "schedule": "polynomial", "warmup_fraction": 0.1},
-    margin=0.005,
-    trials=16,
-)
-"""Table 4 in small: DLRM on Census-Income, one epoch of SGD."""

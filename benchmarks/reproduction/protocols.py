@@ -1,0 +1,71 @@
+"""The workloads: what is published, and our sizes of it."""
+
+from __future__ import annotations
+
+from benchmarks.reproduction.protocol import Protocol
+
+_PAPER_RECIPE = {"schedule": "cosine", "warmup_fraction": 0.1}
+
+RESIDUAL = Protocol(
+    name="residual",
+    pipeline="pipelines.image_classification",
+    arguments={"model": "resnet8", "subset": 2400},
+    families={
+        "sgd": {"lr": 0.2, "weight_decay": 5e-4},
+        "adam": {"lr": 5e-3, "weight_decay": 1e-5},
+        "lars": {"lr": 10.0, "weight_decay": 5e-4},
+        "lamb": {"lr": 2e-2, "weight_decay": 1e-2},
+    },
+    batch_sizes=(128, 256, 512, 1200),
+    tuned_batch_sizes=(128, 512, 1200),
+    recipe={"epochs": 12, **_PAPER_RECIPE},
+    trials=6,
+    seeds=3,
+)
+"""Table 5 in small: 8 layers, 2,400 images."""
+
+RESIDUAL_56 = Protocol(
+    name="residual_56",
+    pipeline="pipelines.image_classification",
+    arguments={"model": "resnet56", "crop": 4},
+    families=RESIDUAL.families,
+    batch_sizes=(256, 512, 1024, 2048, 4096, 8192),
+    tuned_batch_sizes=(256, 2048, 8192),
+    recipe={"epochs": 160, **_PAPER_RECIPE},
+)
+"""Table 5 at its size, for GPUs: ResNet-56 on CIFAR-10."""
+
+PERCEPTRON = Protocol(
+    name="perceptron",
+    pipeline="pipelines.image_classification",
+    arguments={"model": "perceptron", "subset": 20000},
+    families={"sgd": {"lr": 0.05, "weight_decay": 5e-4}, "adamw": {"lr": 1e-3, "weight_decay": 1e-2}},
+    batch_sizes=(128, 512, 2048, 5120, 10000),
+    tuned_batch_sizes=(128, 1024, 5120, 10000),
+    recipe={"epochs": 8, **_PAPER_RECIPE},
+)
+"""The perceptrons of our own first measurements."""
+
+CLICKS = Protocol(
+    name="clicks",
+    pipeline="pipelines.click_through",
+    arguments={},
+    families={"sgd": {"lr": 5.0, "weight_decay": 1e-6, "momentum": 0.0}},
+    batch_sizes=(512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
+    tuned_batch_sizes=(512, 2048, 8192),
+    recipe={"epochs": 1, "schedule": "polynomial", "warmup_fraction": 0.1},
+    margin=0.005,
+    trials=16,
+)
+"""Table 4 in small: DLRM on Census-Income, one epoch of SGD."""
+
+DIGITS = Protocol(
+    name="digits",
+    pipeline="pipelines.digits",
+    arguments={},
+    families={"adamw": {}},
+    batch_sizes=(32, 64, 128, 256, 512),
+    tuned_batch_sizes=(32, 128, 512),
+    reads_data=False,
+)
+"""What `make tune` searches."""
