@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from benchmarks.reproduction.intervals import Interval, Values, mean_difference, paired_difference
+from benchmarks.reproduction.intervals import Interval, Values, average, interval, paired_differences, pooled
 from benchmarks.reproduction.rows import Row
 
 
@@ -58,16 +58,21 @@ class Arms:
         return f"{statistics.fmean(values):.{digits}f}{spread}"
 
     def difference(self, family: str, batch_size: int, arm: str = "vr", other: str = "base") -> Interval | None:
-        """One variant minus another at one batch size."""
-        return paired_difference(*self._pair(family, batch_size, arm, other))
+        """One variant minus another at one batch size, by seed; None where they share no seed.
 
-    def over_batches(
-        self, family: str, batch_sizes: Sequence[int], arm: str = "vr", other: str = "base"
-    ) -> Interval | None:
-        """The mean difference over the batch sizes at which both variants were trained."""
-        pairs = [self._pair(family, batch_size, arm, other) for batch_size in batch_sizes]
-        return mean_difference([pair for pair in pairs if all(pair)])
+        The spread of the differences is pooled over the optimizers, at this batch size: a few seeds of one alone would
+        leave it all but unknown.
+        """
+        own = self._differences(family, batch_size, arm, other)
+        alike = [self._differences(each, batch_size, arm, other) for each in self.families]
+        return interval(own, pooled(alike)) if own else None
 
-    def _pair(self, family: str, batch_size: int, arm: str, other: str) -> tuple[Values, Values]:
+    def over_batches(self, families: Iterable[str], arm: str = "vr", other: str = "base") -> Interval | None:
+        """The mean difference over the batch sizes at which both variants trained, as if these were independent."""
+        cells = [(family, batch_size) for family in families for batch_size in self.batch_sizes(family, arm)]
+        found = [d for cell in cells if (d := self.difference(*cell, arm, other)) is not None]
+        return average(found) if found else None
+
+    def _differences(self, family: str, batch_size: int, arm: str, other: str) -> list[float]:
         first, second = (self.values.get(Arm(family, variant, batch_size), {}) for variant in (arm, other))
-        return first, second
+        return paired_differences(first, second)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from benchmarks.reproduction import figures, pages, regression
 from benchmarks.reproduction.arms import Arms
 from benchmarks.reproduction.protocol import Found, Protocol, Run
 from benchmarks.reproduction.protocols import CLICKS, DIGITS, PERCEPTRON, RESIDUAL, RESIDUAL_56
 from benchmarks.reproduction.results import Results
+
+Draw = Callable[[Results, str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class Table:
     """One line for --help."""
     searches: Callable[[Run, str], Found]
     """Its searches, run one after the other on the folder of the data."""
-    draw: Callable[[Results, str], None]
+    draw: Draw
     """Draws figure and page; takes the command to show."""
     needs_data: bool = True
     """Whether --data must be given."""
@@ -32,10 +33,13 @@ def table_named(name: str, *, gpu: bool = False) -> Table:
     return (_GPU_TABLES if gpu and name in _GPU_TABLES else TABLES)[name]
 
 
-def _grid(title: str, unit: str, results: Results, command: str) -> None:
-    arms = Arms(results.seeds, scale=100)
-    figures.grid_figure(arms, unit, results.figure)
-    results.page.write_text(pages.grid_page(title, command, unit, arms))
+def _grid(title: str, unit: str) -> Draw:
+    def draw(results: Results, command: str) -> None:
+        arms = Arms(results.seeds, scale=100)
+        figures.grid_figure(arms, unit, results.figure)
+        results.page.write_text(pages.grid_page(title, command, unit, arms))
+
+    return draw
 
 
 def _regression(results: Results, command: str) -> None:
@@ -50,22 +54,22 @@ def _limit(results: Results, command: str) -> None:
 
 
 def _residual_tables(protocol: Protocol, network: str) -> dict[str, Table]:
-    top_1 = partial(_grid, unit="top-1 accuracy, %")
+    top_1 = "top-1 accuracy, %"
     return {
         "residual_tuned": Table(
             about=f"{network}, four optimizers, every cell tuned alike, with controls",
             searches=protocol.equal_tuning,
-            draw=partial(top_1, f"{network}, every cell tuned alike"),
+            draw=_grid(f"{network}, every cell tuned alike", top_1),
         ),
         "table5": Table(
             about="the same with square-root scaling from the small batch that residual_tuned tunes",
             searches=protocol.scaled,
-            draw=partial(top_1, f"{network}, square-root scaling"),
+            draw=_grid(f"{network}, square-root scaling", top_1),
         ),
         "residual_too_high": Table(
             about="the same with SGD at 4 and 8 times the tuned rate",
             searches=lambda run, data: protocol.too_high(run, data, (4, 8)),
-            draw=partial(top_1, f"{network}, learning rates that are too high"),
+            draw=_grid(f"{network}, learning rates that are too high", top_1),
         ),
         "residual_limit": Table(
             about="the largest batch with SGD as a user would find it, beside the noise scale",
@@ -87,18 +91,18 @@ TABLES: dict[str, Table] = {
     "clicks_tuned": Table(
         about="DLRM on Census-Income, SGD, every cell tuned alike, with controls",
         searches=CLICKS.equal_tuning,
-        draw=partial(_grid, "DLRM on Census-Income, every cell tuned alike", "AUC, %"),
+        draw=_grid("DLRM on Census-Income, every cell tuned alike", "AUC, %"),
     ),
     "table4": Table(
         about="the same with square-root scaling from the small batch that clicks_tuned tunes",
         searches=CLICKS.scaled,
-        draw=partial(_grid, "DLRM on Census-Income, square-root scaling", "AUC, %"),
+        draw=_grid("DLRM on Census-Income, square-root scaling", "AUC, %"),
     ),
     "clicks_limit": Table(about="the largest batch, beside the noise scale", searches=CLICKS.limit, draw=_limit),
     "perceptron_tuned": Table(
         about="a perceptron on 20,000 images of Fashion-MNIST, every cell tuned alike, with controls",
         searches=PERCEPTRON.equal_tuning,
-        draw=partial(_grid, "Perceptron on Fashion-MNIST, every cell tuned alike", "top-1 accuracy, %"),
+        draw=_grid("Perceptron on Fashion-MNIST, every cell tuned alike", "top-1 accuracy, %"),
     ),
     "perceptron_limit": Table(
         about="the largest batch, beside the noise scale", searches=PERCEPTRON.limit, draw=_limit

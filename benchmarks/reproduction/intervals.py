@@ -1,4 +1,4 @@
-"""Differences between arms that share their seeds, with 95 % intervals."""
+"""Differences between arms that share their seeds, with 95 % intervals whose spread is pooled over like cells."""
 
 from __future__ import annotations
 
@@ -14,38 +14,56 @@ Values = Mapping[int, float]
 
 
 @dataclass(frozen=True)
+class Spread:
+    """A variance, and what it rests on."""
+
+    variance: float
+    """In squared units of the metric."""
+    freedom: float
+    """Degrees of freedom; 0 where a single seed tells nothing of a spread."""
+
+
+@dataclass(frozen=True)
 class Interval:
-    """A mean difference over seeds."""
+    """A mean difference."""
 
     mean: float
-    """Mean over the seeds, in units of the metric."""
-    reach: float
-    """Half of the two-sided 95 % interval, by Student's t; infinite for a single seed."""
+    """In units of the metric."""
+    spread: Spread
+    """Variance of the mean."""
+
+    @property
+    def reach(self) -> float:
+        """Half of the two-sided 95 % interval, by Student's t; infinite without any degree of freedom."""
+        if self.spread.freedom == 0:
+            return math.inf
+        return float(special.stdtrit(self.spread.freedom, 0.975)) * math.sqrt(self.spread.variance)
 
     def __str__(self) -> str:
         return f"{self.mean:+.2f} ± {self.reach:.2f}"
 
 
-def paired_difference(arm: Values, other: Values) -> Interval | None:
-    """Arm minus other, seed by seed; None where they share no seed."""
-    shared = sorted(arm.keys() & other.keys())
-    return _interval([arm[seed] - other[seed] for seed in shared]) if shared else None
+def paired_differences(arm: Values, other: Values) -> list[float]:
+    """Arm minus other for every seed that both have."""
+    return [arm[seed] - other[seed] for seed in sorted(arm.keys() & other.keys())]
 
 
-def mean_difference(pairs: Sequence[tuple[Values, Values]]) -> Interval | None:
-    """Arm minus other averaged over several cells, then over seeds; None without a seed that all cells share.
-
-    Cells share their seeds, so their differences may go together: the seeds, not the cells, are the sample.
-    """
-    if not pairs:
-        return None
-    shared = sorted(set.intersection(*({*arm} & {*other} for arm, other in pairs)))
-    return _interval([statistics.fmean(arm[s] - other[s] for arm, other in pairs) for s in shared]) if shared else None
+def pooled(samples: Sequence[Sequence[float]]) -> Spread:
+    """Common variance of samples that differ in their means alone."""
+    freedom = sum(max(0, len(sample) - 1) for sample in samples)
+    squares = sum(sum((value - statistics.fmean(sample)) ** 2 for value in sample) for sample in samples)
+    return Spread(squares / freedom if freedom else math.inf, freedom)
 
 
-def _interval(differences: list[float]) -> Interval:
-    count = len(differences)
-    if count == 1:
-        return Interval(differences[0], math.inf)
-    error = statistics.stdev(differences) / math.sqrt(count)
-    return Interval(statistics.fmean(differences), float(special.stdtrit(count - 1, 0.975)) * error)
+def interval(differences: Sequence[float], spread: Spread) -> Interval:
+    """Mean of differences with this spread."""
+    return Interval(statistics.fmean(differences), Spread(spread.variance / len(differences), spread.freedom))
+
+
+def average(found: Sequence[Interval]) -> Interval:
+    """Mean of independent intervals, its degrees of freedom by Welch and Satterthwaite."""
+    mean, count = statistics.fmean(each.mean for each in found), len(found)
+    variances = [each.spread.variance / count**2 for each in found]
+    total = sum(variances)
+    parts = sum(v**2 / each.spread.freedom for v, each in zip(variances, found, strict=True) if each.spread.freedom)
+    return Interval(mean, Spread(total, total**2 / parts if parts and math.isfinite(total) else 0))

@@ -20,12 +20,13 @@ def grid_page(title: str, command: str, unit: str, arms: Arms) -> str:
         "",
         f"`{command}`",
         "",
-        f"{unit}, mean ± standard deviation over fresh seeds on test data. Differences are paired by seed, with their "
-        "95 % interval.",
+        f"{unit}, mean ± standard deviation over {_seeds(arms)} fresh seeds on test data. Differences are paired by "
+        "seed; ± is half of their 95 % interval, the spread pooled over the optimizers at a batch size.",
         "",
         *_table(_HEAD, (_row(arms, family, b) for family in arms.families for b in arms.batch_sizes(family))),
         "",
-        *(_mean_line(arms, family) for family in arms.families),
+        *(_mean_line(arms, [family]) for family in arms.families),
+        *([_mean_line(arms, arms.families)] if len(arms.families) > 1 else []),
     ]
     controls = [_control_row(arms, f, b) for f in arms.families for b in arms.batch_sizes(f, CONTROLS[0])]
     if controls:
@@ -107,9 +108,14 @@ def _control_row(arms: Arms, family: str, batch_size: int) -> tuple[str, ...]:
     )
 
 
-def _mean_line(arms: Arms, family: str) -> str:
-    mean = arms.over_batches(family, arms.batch_sizes(family))
-    return f"* {family}: VR - base is {_interval(mean)}, averaged over the batch sizes at which both trained."
+def _seeds(arms: Arms) -> str:
+    counts = sorted({len(values) for values in arms.values.values() if values})
+    return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+
+
+def _mean_line(arms: Arms, families: Sequence[str]) -> str:
+    mean, name = arms.over_batches(families), families[0] if len(families) == 1 else "all"
+    return f"* {name}: VR - base is {_interval(mean)}, averaged over the batch sizes at which both trained."
 
 
 def _interval(interval: Interval | None) -> str:

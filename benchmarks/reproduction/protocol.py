@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.reproduction.searches import Result, Search, as_yaml
+from vrgd_ray.optim.registry import hyperparameters
 
 Run = Callable[[Search], Result]
 Found = Iterator[tuple[Search, Result]]
@@ -67,11 +68,8 @@ class Protocol:
         words = self._common(
             family, self.families[family], data, self.batch_sizes, f"{family},vr_{family}", self.trials
         )
-        search = Search(
-            name=f"{self.name}_limit",
-            family=family,
-            arguments=(*(w for w in words if w != "--full-grid"), "--margin", f"{self.margin:g}"),
-        )
+        verdict = ("--margin", f"{self.margin:g}", "--seeds", str(max(5, self.seeds)))
+        search = Search(name=f"{self.name}_limit", family=family, arguments=(*words, *verdict))
         yield search, run(search)
 
     def too_high(self, run: Run, data: str, factors: Sequence[int]) -> Found:
@@ -95,6 +93,7 @@ class Protocol:
             variant=variant,
             arguments=(
                 *self._common(family, self.families[family], data, batch_sizes, optimizers, self.trials),
+                *self._grid,
                 "--no-warm-start",
                 "--no-prune",
                 *(word for setting in settings for word in ("--set", setting)),
@@ -111,7 +110,7 @@ class Protocol:
     ) -> Search:
         optimizers, rungs = f"{family},vr_{family}", batch_sizes or self.batch_sizes
         arguments = self._common(family, tuned, data, rungs, optimizers, trials=1, scaled=True)
-        return Search(name=f"{self.name}_{label}_{family}", family=family, arguments=arguments)
+        return Search(name=f"{self.name}_{label}_{family}", family=family, arguments=(*arguments, *self._grid))
 
     def _common(
         self,
@@ -131,11 +130,15 @@ class Protocol:
             *("--pipeline-args", *(f"{name}={as_yaml(value)}" for name, value in given.items())),
             *("--batch-sizes", ",".join(map(str, batch_sizes))),
             *("--optimizers", optimizers),
-            *("--trials", str(trials), "--seeds", str(self.seeds)),
-            *("--full-grid", "--no-controls"),
+            *("--trials", str(trials), "--no-controls"),
         )
+
+    @property
+    def _grid(self) -> tuple[str, ...]:
+        """A table instead of a search."""
+        return "--full-grid", "--seeds", str(self.seeds)
 
 
 def _used(family: str) -> dict[str, Any]:
-    """The paper's bounds, fixed, where the optimizer has them."""
-    return {n: v for n, v in _PAPER_BOUNDS.items() if n != "gsnr_beta" or family in ("adam", "adamw", "lamb")}
+    """The paper's bounds, fixed, as far as the family has them."""
+    return {name: value for name, value in _PAPER_BOUNDS.items() if name in hyperparameters(f"vr_{family}")}

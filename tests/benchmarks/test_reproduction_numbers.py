@@ -3,12 +3,13 @@
 import math
 import statistics
 
+import numpy as np
 import pytest
 from scipy import stats
 
 from benchmarks.reproduction import figures, pages, regression
 from benchmarks.reproduction.arms import Arm, Arms
-from benchmarks.reproduction.intervals import mean_difference, paired_difference
+from benchmarks.reproduction.intervals import average, interval, paired_differences, pooled
 from benchmarks.reproduction.regression import Measured, measure, step_reaching
 from benchmarks.reproduction.results import Results
 from benchmarks.reproduction.rows import curve_rows, limit_rows, seed_rows
@@ -39,25 +40,40 @@ def result(cells=(), reference=None):
     }
 
 
-def test_a_paired_difference_is_that_of_the_paired_t_test():
-    found = paired_difference(ARM, OTHER)
-    interval = stats.ttest_rel([0.91, 0.93, 0.92], [0.90, 0.90, 0.92]).confidence_interval(0.95)
-    assert (found.mean - found.reach, found.mean + found.reach) == pytest.approx((interval.low, interval.high))
+def test_the_interval_of_one_sample_is_that_of_the_paired_t_test():
+    differences = paired_differences(ARM, OTHER)
+    found = interval(differences, pooled([differences]))
+    expected = stats.ttest_rel([0.91, 0.93, 0.92], [0.90, 0.90, 0.92]).confidence_interval(0.95)
+    assert (found.mean - found.reach, found.mean + found.reach) == pytest.approx((expected.low, expected.high))
 
 
-def test_without_a_shared_seed_there_is_no_difference_and_one_seed_has_no_interval():
-    assert paired_difference({1: 0.5}, {2: 0.5}) is None
-    assert paired_difference({1: 0.5}, {1: 0.4}).reach == math.inf
+def test_one_seed_has_no_interval_and_borrows_the_spread_of_others():
+    assert interval([0.1], pooled([[0.1]])).reach == math.inf
+    assert interval([0.1], pooled([[0.1], [0.2, 0.4]])).reach == pytest.approx(stats.t.ppf(0.975, 1) * math.sqrt(0.02))
 
 
-def test_a_mean_over_cells_takes_the_seeds_as_the_sample():
-    second = {1: 0.7, 2: 0.8, 3: 0.6}, {1: 0.6, 2: 0.6, 3: 0.6}
-    found = mean_difference([(ARM, OTHER), second])
-    by_seed = [statistics.fmean(pair) for pair in ((0.01, 0.1), (0.03, 0.2), (0.0, 0.0))]
-    assert found.mean == pytest.approx(statistics.fmean(by_seed))
-    reach = stats.t.ppf(0.975, 2) * statistics.stdev(by_seed) / math.sqrt(3)
-    assert found.reach == pytest.approx(reach)
-    assert mean_difference([]) is None
+def test_pooling_is_the_residual_variance_of_an_analysis_of_variance():
+    samples = [[1.0, 2.0, 4.0], [5.0, 5.5], [0.0, 1.0, 0.5, 0.7]]
+    found = pooled(samples)
+    assert found.freedom == 6
+    assert found.variance == pytest.approx(sum((len(s) - 1) * statistics.variance(s) for s in samples) / 6)
+
+
+def test_an_average_of_two_is_welchs():
+    first, second = [1.0, 2.0, 4.0], [5.0, 5.5, 7.5, 5.1]
+    found = average([interval(sample, pooled([sample])) for sample in (first, second)])
+    welch = stats.ttest_ind(first, [-value for value in second], equal_var=False).confidence_interval(0.95)
+    assert (2 * (found.mean - found.reach), 2 * (found.mean + found.reach)) == pytest.approx((welch.low, welch.high))
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say():
+    random = np.random.default_rng(0)
+    covered = 0
+    for _ in range(2000):
+        samples = random.normal(0.3, 1.0, (4, 3))
+        spread = pooled(samples.tolist())
+        covered += abs(interval(samples[0].tolist(), spread).mean - 0.3) < interval(samples[0].tolist(), spread).reach
+    assert 0.935 < covered / 2000 < 0.965
 
 
 def test_every_seed_is_a_row_and_a_cell_that_diverged_is_one_without_a_value():

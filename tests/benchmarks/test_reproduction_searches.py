@@ -167,22 +167,31 @@ def test_a_table_without_its_data_is_refused(monkeypatch, capsys):
     assert "table5 needs --data" in capsys.readouterr().err
 
 
-def test_a_table_is_drawn_again_from_its_parquet_alone(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["reproduction", "digits_limit", "--redraw", "--results", str(tmp_path)])
-    reference = {"optimizer": "adamw", "batch_size": 32, "values": [0.9], "seeds": [1], "steps": 3}
-    found = {"reference": reference | {"noise_scale": 20.0, "recipe": SMALL}, "cells": [], "curves": []}
-    found |= {"optimizers": ["adamw"], "batch_sizes": [32, 64], "noise_scale": 21.0}
-    found |= {"margin": 0.01, "relative_margin": False, "alpha": 0.05}
-    curve = {
-        "optimizer": "adamw",
-        "batch_size": 32,
-        "samples": [10],
-        "values": [0.9],
-        "series": {"noise_scale": [21.0]},
+def recorded(optimizer, batch_size):
+    return {"optimizer": optimizer, "batch_size": batch_size, "values": [0.9, 0.8], "seeds": [1, 2], "steps": 3} | {
+        "noise_scale": 20.0,
+        "recipe": SMALL | {"num_groups": 64, "gsnr_lower": 0.1, "gsnr_upper": 2.0},
+        "claim": "confirmed",
     }
-    Results(tmp_path, "digits_limit").write(
-        [(Search(name="digits_limit", family="adamw", arguments=()), found | {"curves": [curve]})]
-    )
+
+
+def recorded_result():
+    curves = [
+        {"optimizer": name, "batch_size": 32, "samples": [10, 204_800], "values": [0.9, 0.8], "series": {}}
+        for name in ("sgd", "vr_sgd")
+    ]
+    facts = {"noise_scale": 21.0, "margin": 0.01, "relative_margin": False, "alpha": 0.05}
+    facts |= {"optimizers": ["sgd", "vr_sgd"], "batch_sizes": [32, 64], "curves": curves}
+    return facts | {"reference": recorded("sgd", 32), "cells": [recorded("vr_sgd", 32)]}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_is_drawn_again_from_its_parquet_alone(table, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["reproduction", table, "--redraw", "--results", str(tmp_path)])
+    search = Search(name=f"{table}_sgd", family="sgd", arguments=())
+    Results(tmp_path, table).write([(search, recorded_result())])
     assert command.main() == 0
-    assert "20 samples" in capsys.readouterr().out
-    assert (tmp_path / "digits_limit.svg").exists()
+    page = capsys.readouterr().out
+    assert f"python -m benchmarks.reproduction {table}" in page
+    assert "| vr_sgd | 32 |" in page or "| sgd | 32 |" in page or table == "linear_regression"
+    assert "</svg>" in (tmp_path / f"{table}.svg").read_text()

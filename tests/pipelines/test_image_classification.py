@@ -86,8 +86,8 @@ def test_resnet50_is_version_1_5():
     assert model(torch.zeros(2, 3, 64, 64)).shape == (2, 1000)
 
 
-@pytest.mark.parametrize("model", ["resnet20", "resnet50"])
-def test_a_residual_network_takes_a_step_on_the_data(folder, model):
+@pytest.mark.parametrize("model", ["perceptron", "resnet8", "resnet20", "resnet50"])
+def test_a_network_takes_a_step_on_the_data(folder, model):
     pipeline = ImageClassification(folder, model=model)
     network, data = pipeline.build_model(), pipeline.train_data()
     pipeline.loss(network, data.augmented(np.arange(8), np.arange(8, dtype=np.uint64))).backward()
@@ -113,7 +113,7 @@ def pixels(folder, size, name="train"):
     [
         ({}, "data = FOLDER is needed.*make it with: python -m pipelines.image_classification prepare"),
         ({"data": "gone"}, r"neither gone/train.parquet nor .* prepare --source DOWNLOADED --output gone"),
-        ({"model": "resnet21"}, "must be one of small_cnn, resnet20, resnet56, resnet50"),
+        ({"model": "resnet21"}, "must be one of small_cnn, perceptron, resnet8, resnet20, resnet56, resnet50"),
         ({"subset": 0}, "subset = 0 must be above 0"),
         ({"crop": -1}, "crop = -1"),
         ({"label_smoothing": 1.0}, "label_smoothing = 1.0"),
