@@ -84,7 +84,7 @@ class Features:
             return {
                 "categories": np.stack(categories, 1),
                 "numbers": np.stack([_logarithm(columns[name]) for name in self.numbers], 1),
-                "label": columns["label"].to_numpy(zero_copy_only=False).astype(np.float32),
+                "label": _labels(columns["label"]),
             }
 
         return convert
@@ -103,6 +103,8 @@ def _kind(table: ParquetTable, name: str, codes: Sequence[str]) -> str:
     from pyarrow import types
 
     kind = table.schema.field(name).type
+    if types.is_dictionary(kind):
+        kind = kind.value_type  # as pandas writes its categoricals
     if types.is_string(kind) or types.is_large_string(kind) or name in codes:
         return "category"
     plain = types.is_integer(kind) or types.is_floating(kind)
@@ -123,10 +125,19 @@ def _numbered(counter: Counter[str], most: int) -> dict[str, int]:
     return {text: number for number, text in enumerate(ordered[:most])}
 
 
+def _labels(column: Any) -> Array:
+    """Refuses all but 0 and 1: anything else would be learnt as if it were a chance."""
+    others = sorted(str(value) for value in column.unique().to_pylist() if value not in (0, 1))
+    need(not others, f"label holds {', '.join(others[:3])}; it must be 0 or 1 in every row.")
+    labels: Array = column.to_numpy(zero_copy_only=False).astype(np.float32)
+    return labels
+
+
 def _logarithm(column: Any) -> Array:
     """sign(x) log(1 + |x|), since amounts of money and counts spread over orders of magnitude; 0 for an empty field."""
     import pyarrow
 
-    values = np.nan_to_num(column.cast(pyarrow.float64()).fill_null(0.0).to_numpy(zero_copy_only=False))
+    numbers = column.cast(pyarrow.float64(), safe=False)  # beyond 2**53 the logarithm is the same to seven digits
+    values = np.nan_to_num(numbers.fill_null(0.0).to_numpy(zero_copy_only=False))
     logarithm: Array = np.copysign(np.log1p(np.abs(values)), values).astype(np.float32)
     return logarithm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from pipelines._prepare import need, write_parquet
+from pipelines._prepare import need, reading, write_parquet
 
 SOURCES = (
     "The folder holds IDX files (train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-..., gzipped or not), as of "
-    "MNIST and Fashion-MNIST, or the Python version of CIFAR-10 (data_batch_1 to data_batch_5, test_batch)."
+    "MNIST and Fashion-MNIST (github.com/zalandoresearch/fashion-mnist), or the Python version of CIFAR-10 "
+    "(data_batch_1 to data_batch_5, test_batch; www.cs.toronto.edu/~kriz/cifar.html)."
 )
 
 
@@ -25,10 +27,17 @@ def convert_images(source: Path, output: Path) -> Mapping[str, int]:
     return {f"{name}.parquet": write_parquet(output / f"{name}.parquet", pieces) for name, pieces in splits.items()}
 
 
-def image_table(images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> Any:
-    """Images, uint8 of shape [images, pixels], and labels as an Arrow table of the schema the pipelines read."""
+def image_table(source: Path, images: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> Any:
+    """Images, uint8 of shape [images, pixels], and labels as an Arrow table of the schema the pipelines read.
+
+    Raises:
+        ConfigError: naming the source, where they do not fit together or are not square.
+    """
     import pyarrow
 
+    need(len(images) == len(labels), f"{source} has {len(images)} images but {len(labels)} labels.")
+    square = any(channels * math.isqrt(images.shape[1] // channels) ** 2 == images.shape[1] for channels in (1, 3))
+    need(images.shape[1] > 0 and square, f"{source} has images of {images.shape[1]} values: no square.")
     pixels = pyarrow.array(np.ascontiguousarray(images).reshape(-1))
     columns = [pyarrow.FixedSizeListArray.from_arrays(pixels, images.shape[1]), pyarrow.array(labels, pyarrow.uint16())]
     return pyarrow.table(columns, names=["image", "label"])
@@ -41,15 +50,16 @@ def _idx(source: Path) -> dict[str, Iterator[Any]]:
 def _idx_split(source: Path, prefix: str) -> Iterator[Any]:
     images = _read_idx(source, f"{prefix}-images-idx3-ubyte", 3)
     labels = _read_idx(source, f"{prefix}-labels-idx1-ubyte", 1)
-    need(len(images) == len(labels), f"{source} has {len(images)} images {prefix}-* but {len(labels)} labels.")
-    yield image_table(images.reshape(len(images), -1), labels)
+    need(images.shape[1] == images.shape[2], f"{source}/{prefix}-* has images of {images.shape[1:]}: not square.")
+    yield image_table(source / f"{prefix}-*", images.reshape(len(images), images[0].size if len(images) else 0), labels)
 
 
 def _read_idx(source: Path, name: str, axes: int) -> np.ndarray[Any, Any]:
     found = [*source.rglob(name), *source.rglob(f"{name}.gz")]
     need(bool(found), f"{source} holds neither {name} nor {name}.gz. {SOURCES}")
-    data = gzip.decompress(found[0].read_bytes()) if found[0].suffix == ".gz" else found[0].read_bytes()
-    shape = np.frombuffer(data, ">u4", axes, 4)
+    with reading(found[0]):
+        data = gzip.decompress(found[0].read_bytes()) if found[0].suffix == ".gz" else found[0].read_bytes()
+        shape = np.frombuffer(data, ">u4", axes, 4)
     right = data[:4] == bytes([0, 0, 8, axes]) and len(data) == 4 + 4 * axes + np.prod(shape, dtype=np.int64)
     need(right, f"{found[0]} is no IDX file of bytes with {axes} axes, or not all of it.")
     return np.frombuffer(data, np.uint8, offset=4 + 4 * axes).reshape(shape)
@@ -63,9 +73,12 @@ def _cifar(folder: Path) -> dict[str, Iterator[Any]]:
 
 
 def _cifar_batch(file: Path) -> Any:
-    with file.open("rb") as opened:
+    with reading(file), file.open("rb") as opened:
         batch = _ArraysOnly(opened, encoding="bytes").load()
-    return image_table(batch[b"data"], np.asarray(batch[b"labels"]))
+        pixels, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
+    right = pixels.dtype == np.uint8 and pixels.ndim == 2 and labels.ndim == 1 and labels.dtype.kind in "iu"
+    need(right, f"{file} holds no bytes of images with whole numbers for labels, as CIFAR-10 does.")
+    return image_table(file, pixels, labels)
 
 
 class _ArraysOnly(pickle.Unpickler):

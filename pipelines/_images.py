@@ -41,14 +41,18 @@ class ImageFolder:
         )
         for table in (self._train, self._test):
             table.check_columns(self._columns)
-        self.shape = _shape(self._train)
+            _check_label(table, labels=labels)
+        self.shape, shape = _shape(self._train), _shape(self._test)
+        need(self.shape == shape, f"{data} has images of shape {self.shape} in train and {shape} in test; {remedy}")
         self.train_rows, self._validation_rows = train_and_validation(self._train.num_rows, subset)
         self._test_rows = some(Rows(self._test.num_rows), subset)
 
     @cached_property
     def num_classes(self) -> int:
-        """One more than the largest label of the training table."""
-        return int(self._arrays["label"].max()) + 1
+        """One more than the largest label of either table."""
+        tables = self._arrays["label"], self._test.mapped(self._columns)["label"]
+        need(min(labels.min() for labels in tables) >= 0, "a label is below 0; classes are numbered from 0.")
+        return 1 + max(int(labels.max()) for labels in tables)
 
     def train(self, *, normalise: bool, crop: int = 0, flip: bool = False) -> Images:
         """Training images, changed at random where that is wanted."""
@@ -135,6 +139,15 @@ def _moved(pixels: Array, down: Array, right: Array, mirrored: Array, border: in
         window = bordered[number, :, y : y + side, x : x + side]
         windows[number] = window[..., ::-1] if mirror else window
     return windows
+
+
+def _check_label(table: ParquetTable, *, labels: bool) -> None:
+    import pyarrow
+
+    if labels:
+        kind = table.schema.field("label").type
+        right = pyarrow.types.is_integer(kind)
+        need(right, f"label in the table {table.location} holds {kind}, not whole numbers; {table.remedy}")
 
 
 def _shape(table: ParquetTable) -> tuple[int, int, int]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pipelines._prepare import need, write_parquet
+from pipelines._prepare import need, reading, write_parquet
 
 SOURCES = (
-    "The folder holds census-income.data and census-income.test (UCI, Census-Income KDD), Criteo's day_0, day_1, ... "
-    "(the last day becomes the test table), or Criteo's train.txt (the last seventh, its last day, does)."
+    "The folder holds census-income.data and census-income.test (Census-Income KDD, archive.ics.uci.edu/dataset/117), "
+    "Criteo's day_0, day_1, ... (Terabyte click logs, ailab.criteo.com; the last day becomes the test table), or "
+    "Criteo's train.txt (Display Advertising Challenge; the last seventh, its last day, does)."
 )
 CENSUS_COLUMNS = [
     "age",
@@ -82,7 +83,10 @@ def convert_tables(source: Path, output: Path) -> Mapping[str, int]:
         return _census(source, output)
     if (source / "train.txt").exists():
         return _criteo_file(source / "train.txt", output)
-    need(len(days) >= 2, f"{source} holds none of these. {SOURCES}")
+    need(bool(days), f"{source} holds none of these. {SOURCES}")
+    twice = len({re.sub(r"\D", "", day.name) for day in days}) < len(days)
+    need(not twice, f"{source} holds a day twice: {', '.join(day.name for day in days)}.")
+    need(len(days) >= 2, f"{source} holds {days[0].name} alone; the last of at least two days is for the test.")
     tables = {f"train/{day.name}.parquet": day for day in days[:-1]} | {"test.parquet": days[-1]}
     return {name: write_parquet(output / name, _criteo(day)) for name, day in tables.items()}
 
@@ -90,7 +94,7 @@ def convert_tables(source: Path, output: Path) -> Mapping[str, int]:
 def _census(source: Path, output: Path) -> Mapping[str, int]:
     files = {"train.parquet": source / "census-income.data", "test.parquet": source / "census-income.test"}
     return {
-        name: write_parquet(output / name, map(_census_piece, _read(file, CENSUS_COLUMNS, ",")))
+        name: write_parquet(output / name, _pieces(file, CENSUS_COLUMNS, ",", _census_piece))
         for name, file in files.items()
     }
 
@@ -104,7 +108,10 @@ def _census_piece(texts: Any) -> Any:
     for name, column in zip(texts.schema.names, texts, strict=True):
         text = compute.utf8_trim_whitespace(column)
         if name == "label":
-            text = compute.starts_with(text, "50000+").cast(pyarrow.int8())
+            above, below = (compute.starts_with(text, sign) for sign in ("50000+", "- 50000"))
+            known = compute.all(compute.or_(above, below)).as_py()
+            _check(known, "a label is neither 50000+ nor - 50000")
+            text = above.cast(pyarrow.int8())
         elif name in CENSUS_NUMBERS:
             text = text.cast(pyarrow.float64() if name == "instance_weight" else pyarrow.int64())
         columns[name] = text
@@ -130,20 +137,39 @@ def _rows(pieces: Iterator[Any], start: int, stop: int) -> Iterator[Any]:
 
 
 def _criteo(file: Path) -> Iterator[Any]:
+    return _pieces(file, CRITEO_COLUMNS, "\t", _criteo_piece)
+
+
+def _criteo_piece(texts: Any) -> Any:
     """Empty numbers stay empty; categories are text."""
     import pyarrow
     from pyarrow import compute
 
-    for texts in _read(file, CRITEO_COLUMNS, "\t"):
-        columns = {}
-        for name, column in zip(texts.schema.names, texts, strict=True):
-            if not name.startswith("C"):
-                empty = compute.equal(column, "")
-                column = compute.if_else(empty, None, column).cast(
-                    pyarrow.int8() if name == "label" else pyarrow.int64()
-                )
-            columns[name] = column
-        yield pyarrow.table(columns)
+    columns = {}
+    for name, column in zip(texts.schema.names, texts, strict=True):
+        if name == "label":
+            _check(set(compute.unique(column).to_pylist()) <= {"0", "1"}, "a label is neither 0 nor 1")
+            column = column.cast(pyarrow.int8())
+        elif name.startswith("I"):
+            column = compute.if_else(compute.equal(column, ""), None, column).cast(pyarrow.int64())
+        columns[name] = column
+    return pyarrow.table(columns)
+
+
+def _check(condition: bool, message: str) -> None:
+    """For `reading`, which adds file and lines."""
+    if not condition:
+        raise ValueError(message)
+
+
+def _pieces(file: Path, names: list[str], delimiter: str, convert: Callable[[Any], Any]) -> Iterator[Any]:
+    """The file's rows, converted some megabytes at once."""
+    first = 1
+    for texts in _read(file, names, delimiter):
+        with reading(Path(f"{file}, lines {first:,} to {first + texts.num_rows - 1:,},")):
+            piece = convert(texts)
+        first += texts.num_rows
+        yield piece
 
 
 def _read(file: Path, names: list[str], delimiter: str) -> Iterator[Any]:
@@ -151,7 +177,7 @@ def _read(file: Path, names: list[str], delimiter: str) -> Iterator[Any]:
     import pyarrow
     from pyarrow import csv
 
-    try:
+    with reading(file):
         reader = csv.open_csv(
             file,
             read_options=csv.ReadOptions(column_names=names, block_size=2**22),
@@ -159,5 +185,3 @@ def _read(file: Path, names: list[str], delimiter: str) -> Iterator[Any]:
             convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pyarrow.string())),
         )
         yield from (batch for batch in reader if batch.num_rows)
-    except (pyarrow.ArrowInvalid, FileNotFoundError) as error:
-        need(False, f"{file} cannot be read: {str(error).splitlines()[0]}")

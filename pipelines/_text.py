@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
+import os
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -27,7 +30,7 @@ _MOST_LETTERS = 1000
 
 def convert_texts(source: Path, output: Path) -> Mapping[str, int]:
     """documents.parquet from the text files of a folder, in the order of their names."""
-    files = sorted(path for path in source.rglob("*") if path.suffix in (".txt", ".md", ".rst") and path.is_file())
+    files = sorted(p for p in source.rglob("*") if p.suffix.lower() in (".txt", ".md", ".rst") and p.is_file())
     need(bool(files), f"{source} holds no text files. {SOURCES}")
     return {"documents.parquet": write_parquet(output / "documents.parquet", _documents(source, files))}
 
@@ -37,9 +40,29 @@ def _documents(source: Path, files: list[Path]) -> Iterator[Any]:
 
     for first in range(0, len(files), _WRITTEN_AT_ONCE):
         some = files[first : first + _WRITTEN_AT_ONCE]
-        names = [str(path.relative_to(source)) for path in some]
-        texts = [path.read_text(encoding="utf-8", errors="replace") for path in some]
-        yield pyarrow.table({"name": names, "text": texts})
+        documents = {_name(path.relative_to(source)): _text(path) for path in some}
+        kept = {name: text for name, text in documents.items() if text.strip()}
+        yield pyarrow.table({"name": [*kept], "text": [*kept.values()]}, schema=_schema())
+
+
+def _schema() -> Any:
+    import pyarrow
+
+    return pyarrow.schema({"name": pyarrow.string(), "text": pyarrow.string()})
+
+
+def _name(path: Path) -> str:
+    return os.fsencode(path).decode("utf-8", errors="replace")
+
+
+def _text(path: Path) -> str:
+    """UTF-8, or UTF-16 that says so in its first bytes; what is neither is replaced, which is said."""
+    content = path.read_bytes()
+    coding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    text = content.decode(coding, errors="replace")
+    if "\ufffd" in text:
+        print(f"{_name(path)} is not all {coding.upper()}; what could not be read is \ufffd.", file=sys.stderr)
+    return text
 
 
 def split_of(name: str) -> str:
@@ -56,8 +79,14 @@ class Corpus:
     """
 
     def __init__(self, table: ParquetTable, vocabulary: int) -> None:
+        import pyarrow
+
         self._table, self._vocabulary = table, vocabulary
         table.check_columns(["name", "text"])
+        for name in ("name", "text"):
+            kind = table.schema.field(name).type
+            right = pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind)
+            need(right, f"{name} in the table {table.location} holds {kind}, not text; {table.remedy}")
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -102,7 +131,7 @@ class Corpus:
 
     def _training_texts(self) -> Iterator[str]:
         for batch in self._table.batches(["name", "text"]):
-            for name, text in zip(*(column.to_pylist() for column in batch), strict=True):
+            for name, text in zip(*(column.fill_null("").to_pylist() for column in batch), strict=True):
                 if split_of(name) == "train":
                     yield text
 
@@ -111,7 +140,7 @@ class Corpus:
         return self._table.mapped(["name", "text"], self._encode, f"tokens 2 {self._vocabulary}")
 
     def _encode(self, batch: Any) -> Mapping[str, Array]:
-        names, texts = (column.to_pylist() for column in batch)
+        names, texts = (column.fill_null("").to_pylist() for column in batch)
         encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         streams: dict[str, list[int]] = {"train": [], "validation": [], "test": []}
         for name, document in zip(names, encoded, strict=True):

@@ -27,6 +27,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 _CENSUS_CODES = ("industry_code", "occupation_code", "own_business", "veterans_benefits", "year")
 _CENSUS_IGNORED = ("instance_weight",)
 _EVALUATED_AT_ONCE = 8192
+_LABELS_LOOKED_AT = 1_000_000
 
 
 class ClickThrough:
@@ -87,6 +88,8 @@ class ClickThrough:
             ParquetTable(f"{data.rstrip('/')}/{name}", remedy=remedy) for name in ("train", "test")
         )
         self._train.check_columns(["label", *codes, *ignored])
+        for table in (self._train, self._test):
+            _check_label(table)
         self._features = Features(
             self._train, [*_CENSUS_CODES, *codes], [*_CENSUS_IGNORED, *ignored], table_size, hashed
         )
@@ -105,11 +108,11 @@ class ClickThrough:
 
     def validation_data(self) -> TableData:
         """The rows that are held out."""
-        return self._data(self._arrays, self._validation_rows)
+        return self._ranked(self._arrays, self._validation_rows)
 
     def test_data(self) -> TableData:
         """The test table."""
-        return self._data(self._mapped(self._test), some(Rows(self._test.num_rows), self._subset))
+        return self._ranked(self._mapped(self._test), some(Rows(self._test.num_rows), self._subset))
 
     def loss(self, model: nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         """Mean binary cross-entropy."""
@@ -132,6 +135,13 @@ class ClickThrough:
         auc = float(roc_auc_score(torch.cat(labels).numpy(), scores)) if np.isfinite(scores).all() else -np.inf
         return {"auc": auc, "loss": loss / len(data)}
 
+    def _ranked(self, arrays: MappedArrays, rows: AnyRows) -> TableData:
+        """Rows that the metric can rank: it needs both classes."""
+        labels = arrays["label"][rows[np.arange(min(_LABELS_LOOKED_AT, len(rows)))]]
+        one_class = len(rows) <= _LABELS_LOOKED_AT and labels.min() == labels.max()
+        need(not one_class, f"all {len(rows)} rows held out for evaluation are of one class; there is nothing to rank.")
+        return self._data(arrays, rows)
+
     def _data(self, arrays: MappedArrays, rows: AnyRows) -> TableData:
         return TableData(arrays, rows, *self._statistics)
 
@@ -148,6 +158,15 @@ class ClickThrough:
         rows = self._train_rows[np.arange(min(100_000, len(self._train_rows)))]
         numbers = self._arrays["numbers"][rows].astype(np.float64)
         return numbers.mean(0), numbers.std(0) + 1e-6
+
+
+def _check_label(table: ParquetTable) -> None:
+    from pyarrow import types
+
+    table.check_columns(["label"])
+    kind = table.schema.field("label").type
+    right = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    need(right, f"label in the table {table.location} holds {kind}, not 0 and 1; {table.remedy}")
 
 
 class TableData:

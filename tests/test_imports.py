@@ -12,7 +12,7 @@ import vrgd_ray
 ROOT = Path(vrgd_ray.__file__).parent.parent
 
 BASE = {"config"}
-CORE = BASE | {"data", "keyed", "mapped", "parquet", "pipeline", "optim", "gradients", "schedules"}
+CORE = BASE | {"argument_types", "data", "keyed", "mapped", "parquet", "pipeline", "optim", "gradients", "schedules"}
 TRAINING = CORE | {"tracking", "training"}
 SEARCH = TRAINING | {"search"}
 LIMIT = SEARCH | {"limit"}
@@ -23,7 +23,8 @@ MAY_IMPORT = {
     "keyed": BASE,
     "mapped": BASE,
     "parquet": BASE | {"mapped"},
-    "pipeline": BASE,
+    "argument_types": BASE,
+    "pipeline": BASE | {"argument_types"},
     "optim": BASE | {"optim"},
     "gradients": BASE | {"gradients"},
     "schedules": BASE,

@@ -133,6 +133,20 @@ def test_what_cannot_be_read_is_said_with_the_remedy(folder, act, message):
         act(folder)
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"text": ["a"]}, r"b\.parquet lacks number \(it has text\); make it with: prepare"),
+        ({"number": ["a"]}, r"number in .*b\.parquet holds string, in .*a\.parquet double"),
+    ],
+)
+def test_a_file_that_differs_from_the_others_is_named(tmp_path, columns, message):
+    write(tmp_path / "train/a.parquet", {"number": [1.0]})
+    write(tmp_path / "train/b.parquet", columns)
+    with pytest.raises(ConfigError, match=message):
+        table(tmp_path / "train").check_columns(["number"])
+
+
 def test_a_cache_that_cannot_be_written_is_named(folder, monkeypatch):
     (folder / "file").touch()
     monkeypatch.setenv("VRGD_CACHE", str(folder / "file"))

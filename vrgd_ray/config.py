@@ -213,11 +213,11 @@ def _check_number(name: str, value: Any, **bounds: float) -> None:
     words = " and ".join(f"{bound.replace('_', ' ')} {limit:g}" for bound, limit in bounds.items())
     require(
         number and all(_HOLDS[bound](value, limit) for bound, limit in bounds.items()),
-        f"{name} = {value!r} must be a finite number, {words}." + _yaml_hint(value),
+        f"{name} = {value!r} must be a finite number, {words}." + yaml_hint(value),
     )
 
 
-def _yaml_hint(value: Any) -> str:
+def yaml_hint(value: Any) -> str:
     """What to write instead where YAML took a number for text, as it does with 1e-3."""
     try:
         float(value)

@@ -48,7 +48,9 @@ class ParquetTable:
             uri = location if "://" in location else os.path.abspath(os.path.expanduser(location))
             self._files, path = fs.FileSystem.from_uri(uri)
             self._infos = self._find(path)
-            self.num_rows = sum(self._open(info).metadata.num_rows for info in self._infos)
+            opened = [self._open(info) for info in self._infos]
+            self.num_rows = sum(file.metadata.num_rows for file in opened)
+            self._schemas = [file.schema_arrow for file in opened]
         except (ArrowException, OSError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -77,10 +79,10 @@ class ParquetTable:
 
         return parquet.ParquetFile(self._files.open_input_file(info.path), buffer_size=_BUFFER)
 
-    @cached_property
+    @property
     def schema(self) -> Any:
         """The `pyarrow.Schema` of the first file."""
-        return self._open(self._infos[0]).schema_arrow
+        return self._schemas[0]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -89,17 +91,21 @@ class ParquetTable:
         return hashlib.sha256(repr((self._files.type_name, facts)).encode()).hexdigest()[:16]
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse a table without these columns.
+        """Refuse a table without these columns, or whose files have them in different types.
 
         Raises:
-            ConfigError: naming what is missing and what there is.
+            ConfigError: naming what is missing and what there is, or the file that differs.
         """
-        missing = [name for name in columns if name not in self.schema.names]
-        require(
-            not missing,
-            f"the table {self.location} lacks {', '.join(missing)} (it has {', '.join(self.schema.names)}); "
-            f"{self.remedy}",
-        )
+        for info, schema in zip(self._infos, self._schemas, strict=True):
+            missing = [name for name in columns if name not in schema.names]
+            where = f"the table {self.location}" if info is self._infos[0] else info.path
+            require(
+                not missing,
+                f"{where} lacks {', '.join(missing)} (it has {', '.join(schema.names)}); {self.remedy}",
+            )
+            for name in columns:
+                kind, first = schema.field(name).type, self.schema.field(name).type
+                require(kind == first, f"{name} in {info.path} holds {kind}, in {self._infos[0].path} {first}.")
 
     def batches(self, columns: Sequence[str]) -> Iterator[RecordBatch]:
         """The rows in order, some megabytes at once; other columns are never read.

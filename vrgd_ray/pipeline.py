@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
+from vrgd_ray.argument_types import check_types
 from vrgd_ray.config import ConfigError, Recipe, nearest, require
 
 if TYPE_CHECKING:
@@ -223,6 +224,7 @@ def _construct(factory: Any, arguments: dict[str, Any]) -> Any:
             key in valid or inspect.Parameter.VAR_KEYWORD in kinds.values(),
             f"unknown pipeline argument {key!r}: {nearest(key, valid) if valid else 'it takes none.'}",
         )
+    check_types(factory, arguments)
     try:
         return factory(**arguments)
     except (TypeError, FileNotFoundError) as error:

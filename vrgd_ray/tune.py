@@ -82,7 +82,7 @@ def _add_workload(group: Any) -> None:
     group.add_argument(
         "--full-grid",
         action="store_true",
-        help="train every batch size of the ladder on --seeds seeds, whatever the verdicts: a whole table, for more time",
+        help="train every batch size of the ladder on --seeds seeds, whatever the verdicts: a table, in more time",
     )
     group.add_argument("--num-groups", type=int, help="groups of every batch; default: the reference's (8)")
     group.add_argument("--epochs", type=float, help="passes over the data; default: the reference's")
@@ -111,7 +111,8 @@ def _add_verdict(group: Any) -> None:
         "--seeds",
         type=int,
         default=5,
-        help="seeds per arm at the first look; twice that at the second, which a full grid lacks (default: %(default)s)",
+        help="seeds per arm at the first look; twice that at the second, which a full grid has not (default: "
+        "%(default)s)",
     )
     group.add_argument("--margin", help="accepted loss: 0.01 in units of the metric, or 1%% of the reference's metric")
     group.add_argument(

@@ -46,6 +46,8 @@ def main() -> int:
     parser = build_parser()
     options = parser.parse_args()
     table, results = table_named(options.table, gpu=options.gpu), Results(options.results, options.table)
+    if options.redraw and not results.exist:
+        parser.error(f"{options.results} has no results of {options.table} to draw; leave out --redraw to run it.")
     if not options.redraw:
         if table.needs_data and not options.data:
             parser.error(f"{options.table} needs --data, the folder of its Parquet tables (docs/pipelines.md).")
@@ -55,7 +57,7 @@ def main() -> int:
             results.write(list(found))
         except SearchError as error:
             print(error, file=sys.stderr)
-            return 1
+            return error.status
     table.draw(results, f"python -m benchmarks.reproduction {options.table}")
     print(results.page.read_text())
     return 0

@@ -49,5 +49,10 @@ class Results:
         for kind, rows_of in (("seeds", seed_rows), ("curves", curve_rows), ("limits", limit_rows)):
             write([row for search, result in found for row in rows_of(search, result)], self._parquet(kind))
 
+    @property
+    def exist(self) -> bool:
+        """Whether the table has been run."""
+        return all(self._parquet(kind).exists() for kind in ("seeds", "curves", "limits"))
+
     def _parquet(self, kind: str) -> Path:
         return self.folder / f"{self.name}_{kind}.parquet"

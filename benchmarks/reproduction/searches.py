@@ -30,7 +30,11 @@ class Search:
 
 
 class SearchError(RuntimeError):
-    """A search failed or was interrupted; the message says which and where to look."""
+    """A search failed or was interrupted; the message says which, `status` is its exit status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class Searches:
@@ -50,20 +54,20 @@ class Searches:
         Raises:
             SearchError: it did not finish.
         """
-        path = self._folder / search.name / "result.json"
+        path, status = self._folder / search.name / "result.json", 0
         if not (path.exists() and _read(path)["status"] == "finished"):
-            self._start(search)
-        result = _read(path) if path.exists() else {"status": "missing"}
+            status = self._start(search)
+        result = _read(path) if path.exists() else {"status": "refused", "reason": "see above"}
         if result["status"] != "finished":
-            raise SearchError(f"{search.name} is {result['status']}: {result.get('reason') or path}")
+            raise SearchError(f"{search.name} was {result['status']}: {result['reason']}.", status or 1)
         return result
 
-    def _start(self, search: Search) -> None:
+    def _start(self, search: Search) -> int:
         begun = (self._folder / search.name).exists()
         output = ["--output", str(self._folder), "--name", search.name, *(["--resume"] if begun else [])]
         command = [sys.executable, "-m", "vrgd_ray.tune", *search.arguments, *self._machines, *output]
         print(f"{search.name}: vrgd tune {' '.join(command[3:])}", flush=True)
-        subprocess.run(command, cwd=ROOT, check=False)
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 def as_yaml(value: Any) -> str:

@@ -141,6 +141,7 @@ def test_what_has_finished_is_read_and_what_was_begun_goes_on(tmp_path, monkeypa
     def start(words, **options):
         commands.append(words)
         write(tmp_path, words[words.index("--name") + 1], "finished")
+        return SimpleNamespace(returncode=0)
 
     monkeypatch.setattr(subprocess, "run", start)
     write(tmp_path, "done", "finished")
@@ -153,10 +154,12 @@ def test_what_has_finished_is_read_and_what_was_begun_goes_on(tmp_path, monkeypa
 
 
 def test_a_search_that_fails_says_why(tmp_path, monkeypatch):
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: None)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(returncode=2))
     write(tmp_path, "bad", "failed")
-    with pytest.raises(SearchError, match="bad is failed: why"):
-        Searches(tmp_path).run(Search(name="bad", family="sgd", arguments=()))
+    for name, message in (("bad", "bad was failed: why"), ("none", "none was refused: see above")):
+        with pytest.raises(SearchError, match=message) as raised:
+            Searches(tmp_path).run(Search(name=name, family="sgd", arguments=()))
+        assert raised.value.status == 2
 
 
 def test_a_table_without_its_data_is_refused(monkeypatch, capsys):
@@ -165,6 +168,14 @@ def test_a_table_without_its_data_is_refused(monkeypatch, capsys):
         command.main()
     assert ended.value.code == 2
     assert "table5 needs --data" in capsys.readouterr().err
+
+
+def test_nothing_to_draw_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["reproduction", "digits_limit", "--redraw", "--results", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert "no results of digits_limit to draw" in capsys.readouterr().err
 
 
 def recorded(optimizer, batch_size):

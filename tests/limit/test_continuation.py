@@ -44,6 +44,7 @@ def test_more_of_the_same_is_accepted(changes):
         ({"settings": ("lr=0.1",)}, "settings"),
         ({"optimizers": ("adamw", "vr_adamw", "lamb")}, "optimizers"),
         ({"controls": False}, "controls = False"),
+        ({"full_grid": True, "criterion": Criterion(margin=0.01, mode="max", looks=(5,), paired=True)}, "full_grid"),
         ({"criterion": Criterion(margin=0.02, mode="max", paired=True)}, "margin = 0.02"),
         ({"criterion": Criterion(margin=0.01, mode="max", alpha=0.1, paired=True)}, "alpha = 0.1"),
     ],

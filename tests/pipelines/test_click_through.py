@@ -128,3 +128,35 @@ def test_bad_tables_are_refused(tmp_path):
     generated.write(tmp_path, "train", {"x": [[1.0], [2.0]], "c": ["a", "b"], "label": [0, 1]})
     with pytest.raises(ConfigError, match=r"x in the table .* neither numbers nor text; list it in ignored"):
         ClickThrough(str(tmp_path))
+
+
+def altered(folder, **columns):
+    """A table of ten rows, with these columns changed."""
+    rows = {"colour": ["red", "blue"] * 5, "amount": [1.0] * 10, "label": [0, 1] * 5} | columns
+    for name in ("train", "test"):
+        generated.write(folder, name, rows)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("label", "message"),
+    [
+        ([1, 2] * 5, "label holds 2; it must be 0 or 1"),
+        ([0, None] * 5, "label holds None; it must be 0 or 1"),
+        ([0.0, 0.5] * 5, "label holds 0.5; it must be 0 or 1"),
+        (["yes", "no"] * 5, "label in the table .* holds string, not 0 and 1"),
+        ([1] * 10, "held out for evaluation are of one class"),
+    ],
+)
+def test_labels_that_are_not_two_classes_are_refused(tmp_path, label, message):
+    with pytest.raises(ConfigError, match=message):
+        ClickThrough(altered(tmp_path, label=label)).test_data()
+
+
+def test_categories_as_pandas_writes_them_and_numbers_beyond_double_precision(tmp_path):
+    colours = pa.array(["red", "blue"] * 5).dictionary_encode()
+    pipeline = ClickThrough(altered(tmp_path, colour=colours, amount=[2**62] * 9 + [1], label=[True, False] * 5))
+    batch = pipeline.test_data()[np.arange(10)]
+    assert len(set(batch["categories"][:, 0].tolist())) == 2
+    assert batch["numbers"].isfinite().all()
+    assert batch["label"].tolist() == [1, 0] * 5

@@ -135,3 +135,28 @@ def test_bad_tables_are_refused(tmp_path):
     generated.write(tmp_path, "train", {"image": [b"png"] * 20})
     with pytest.raises(ConfigError, match=r"lacks label \(it has image\); make it with"):
         ImageClassification(str(tmp_path))
+
+
+def tables(folder, train_side=8, test_side=8, labels=(0, 1, 2, 3), test_labels=None):
+    for name, side, chosen in (("train", train_side, labels), ("test", test_side, test_labels or labels)):
+        pixels = generated.image_column(np.zeros((40, side * side)))
+        generated.write(folder, name, {"image": pixels, "label": list(chosen) * (40 // len(chosen))})
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"test_side": 12}, r"shape \(1, 8, 8\) in train and \(1, 12, 12\) in test"),
+        ({"labels": (-1, 0)}, "a label is below 0"),
+        ({"labels": (0.5, 1.5)}, "holds double, not whole numbers"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused_before_training(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        ImageClassification(tables(tmp_path, **changes)).build_model()
+
+
+def test_a_class_of_the_test_table_alone_has_an_output_too(tmp_path):
+    model = ImageClassification(tables(tmp_path, test_labels=(0, 6))).build_model()
+    assert model[-1].out_features == 7

@@ -160,7 +160,7 @@ def cut_idx(folder):
     ("kind", "make", "message"),
     [
         ("image_classification", lambda f: None, "holds neither train-images-idx3-ubyte nor"),
-        ("image_classification", break_idx, "has 40 images train-* but 7 labels"),
+        ("image_classification", break_idx, "train-* has 40 images but 7 labels"),
         ("image_classification", cut_idx, "is no IDX file of bytes with 1 axes, or not all of it"),
         ("click_through", lambda f: None, "holds none of these"),
         ("click_through", lambda f: (f / "train.txt").write_text("1\t2\n"), "train.txt cannot be read"),
@@ -196,3 +196,103 @@ def test_the_command_of_the_error_messages_exists(kind, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "gone is no folder; The folder holds" in done.stderr
+
+
+def cifar(folder, **changes):
+    for name in [*(f"data_batch_{number}" for number in range(1, 6)), "test_batch"]:
+        batch = {b"data": np.zeros((10, 3072), np.uint8), b"labels": list(range(10))}
+        (folder / name).write_bytes(pickle.dumps(batch | {key.encode(): value for key, value in changes.items()}))
+
+
+def half(file):
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def damaged_gzip(folder):
+    idx_files(folder)
+    half(folder / "train-images-idx3-ubyte.gz")
+
+
+def empty_idx(folder):
+    idx_files(folder)
+    (folder / "train-labels-idx1-ubyte").write_bytes(b"")
+
+
+def no_images(folder):
+    idx_files(folder, sizes=(0, 5))
+
+
+def oblong(folder):
+    idx_files(folder)
+    (folder / "t10k-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(np.zeros((20, 8, 5), np.uint8))))
+
+
+def damaged_pickle(folder):
+    cifar(folder)
+    half(folder / "data_batch_3")
+
+
+def census(folder, **changes):
+    good = census_line(30, "Private", " 50000+.")
+    bad = ",".join(changes.get(name, " 0") for name in _tabular_sources.CENSUS_COLUMNS) + "\n"
+    for name in ("data", "test"):
+        (folder / f"census-income.{name}").write_text(good * 20 + bad)
+
+
+def criteo(folder, bad):
+    (folder / "train.txt").write_text(criteo_lines(20) + criteo_lines(1).replace("0", bad, 1))
+
+
+def days(*names):
+    return lambda folder: [(folder / name).write_text(criteo_lines(5)) for name in names]
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "message"),
+    [
+        ("image_classification", damaged_gzip, "train-images-idx3-ubyte.gz cannot be read"),
+        ("image_classification", empty_idx, "train-labels-idx1-ubyte cannot be read"),
+        ("image_classification", no_images, "no square"),
+        ("image_classification", oblong, "not square"),
+        ("image_classification", damaged_pickle, "data_batch_3 cannot be read"),
+        ("image_classification", lambda f: cifar(f, labels=[1, 2]), "data_batch_1 has 10 images but 2 labels"),
+        ("image_classification", lambda f: cifar(f, labels=["a"] * 10), "whole numbers for labels"),
+        ("image_classification", lambda f: cifar(f, data=np.zeros((10, 3000), np.uint8)), "3000 values: no square"),
+        ("image_classification", lambda f: cifar(f, data=[1, 2]), "no bytes of images"),
+        ("click_through", lambda f: census(f, label=" maybe"), "lines 1 to 21, cannot be read (a label is neither"),
+        ("click_through", lambda f: census(f, label=" - 50000.", age="73.5"), "census-income.data, lines 1 to 21,"),
+        ("click_through", lambda f: criteo(f, "2"), "train.txt, lines 1 to 21, cannot be read (a label is neither 0"),
+        ("click_through", lambda f: criteo(f, "0\tx"), "train.txt cannot be read"),
+        ("click_through", days("day_0"), "holds day_0 alone"),
+        ("click_through", days("day_0", "day_0.gz", "day_1"), "holds a day twice"),
+        ("masked_language_model", lambda f: (f / "a.TXT").write_text(" \n"), "there are no rows"),
+    ],
+)
+def test_damaged_sources_are_named_and_leave_nothing_behind(kind, make, message, tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    make(tmp_path / "in")
+    assert prepare(kind, tmp_path / "in", tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_tables_that_are_there_are_never_overwritten(tmp_path, capsys):
+    (tmp_path / "out/train").mkdir(parents=True)
+    idx_files(tmp_path)
+    assert prepare("image_classification", tmp_path, tmp_path / "out") == 2
+    assert "out holds train already; remove them" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert prepare("image_classification", tmp_path, tmp_path / "file") == 2
+    assert "file is no folder" in capsys.readouterr().err
+    assert prepare("image_classification", tmp_path, "s3://bucket/x") == 2
+    assert "is a URI" in capsys.readouterr().err
+
+
+def test_text_in_utf_16_is_read_and_what_cannot_be_is_said(tmp_path, capsys):
+    (tmp_path / "a.MD").write_bytes("caf\u00e9".encode("utf-16"))
+    (tmp_path / "b.txt").write_bytes(b"caf\xe9")
+    assert prepare("masked_language_model", tmp_path, tmp_path / "out") == 0
+    assert read(tmp_path / "out/documents.parquet")["text"] == ["caf\u00e9", "caf\ufffd"]
+    assert "b.txt is not all UTF-8" in capsys.readouterr().err

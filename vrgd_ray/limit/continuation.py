@@ -13,7 +13,7 @@ from vrgd_ray.limit.plan import SearchPlan
 _MAY_GROW: dict[str, Callable[[Any, Any], bool]] = {
     "trials": lambda new, old: new >= old,
     "seeds": lambda new, old: new >= old,
-    "looks": lambda new, old: all(n >= o for n, o in zip(new, old, strict=True)),
+    "looks": lambda new, old: len(new) == len(old) and all(n >= o for n, o in zip(new, old, strict=True)),
     "batch_sizes": lambda new, old: set(new) >= set(old),
     "resolution": lambda new, old: new <= old,
     "data_fingerprint": lambda new, old: new is None,

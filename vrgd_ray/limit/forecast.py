@@ -66,11 +66,12 @@ def _cost_lines(plan: SearchPlan, seconds_per_step: Mapping[Cell, float], concur
     few, many = (sum(planned_jobs(plan, every_look=look).values()) for look in (False, True))
     samples = [planned_samples(plan, every_look=look) / 1e6 for look in (False, True)]
     seconds = [planned_seconds(plan, seconds_per_step, every_look=look) / concurrent_trials for look in (False, True)]
-    cells = len(list(plan.cells()))
+    count = len(list(plan.cells()))
+    cells = f"{count} cell{'s' if count > 1 else ''}"
     return [
-        f"All {cells} cells and the reference: {few} runs, fewer where seeds diverge."
+        f"All {cells} and the reference: {few} runs, fewer where seeds diverge."
         if plan.full_grid
-        else f"At most {cells} cells and the reference: {few} runs if every cell is decided at the first "
+        else f"At most {cells} and the reference: {few} runs if every cell is decided at the first "
         f"look, {many} if none is; fewer where the climb ends early or starts where the noise scale points.",
         *_extra_lines(plan),
         f"Samples: {samples[0]:.3g} to {samples[1]:.3g} million.",

@@ -181,7 +181,7 @@ class TrainingRun:
         return mean_loss
 
     def _overflowed(self) -> bool:
-        """Whether the last step before an evaluation took a parameter out of range; the next loss would tell too late."""
+        """Whether the step before an evaluation took a parameter out of range; the next loss would tell too late."""
         if self.step not in self.evaluation_steps:
             return False
         return not all(bool(parameter.isfinite().all()) for parameter in self.module.parameters())
