@@ -84,6 +84,8 @@ class ClickThrough:
         need(subset is None or subset > 0, f"subset = {subset} must be above 0.")
         for name, value in (("embedding", embedding), ("table_size", table_size), ("hashed", hashed)):
             need(value > 0, f"{name} = {value} must be above 0.")
+        for name, widths in (("bottom", bottom), ("top", top)):
+            need(all(width > 0 for width in widths), f"{name} = {widths} must be widths above 0.")
         self._train, self._test = (
             ParquetTable(f"{data.rstrip('/')}/{name}", remedy=remedy) for name in ("train", "test")
         )

@@ -42,6 +42,7 @@ _RECIPES = {
     ),
 }
 _EVALUATED_AT_ONCE = 500
+_SMALLEST_SIDE = 4
 
 
 class ImageClassification:
@@ -85,6 +86,8 @@ class ImageClassification:
         need(0 <= label_smoothing < 1, f"label_smoothing = {label_smoothing} must be at least 0 and below 1.")
         need(crop >= 0, f"crop = {crop} must be at least 0.")
         self._images = ImageFolder(data, subset, "image_classification")
+        side = self._images.shape[1]
+        need(side >= _SMALLEST_SIDE, f"the images in {data} are {side} pixels wide; {_SMALLEST_SIDE} are the least.")
         self._model, self._label_smoothing, self._crop, self._flip = model, label_smoothing, crop, flip
         self.num_train_samples = len(self._images.train_rows)
         self.reference = _RECIPES[model]

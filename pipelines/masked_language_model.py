@@ -6,7 +6,6 @@ python -m vrgd_ray.tune --pipeline pipelines.masked_language_model --pipeline-ar
 
 from __future__ import annotations
 
-import math
 import sys
 from functools import cached_property
 from importlib.util import find_spec
@@ -18,7 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from pipelines._prepare import command, main, need
+from pipelines._prepare import command, main, need, reading
 from pipelines._text import SOURCES, SPECIALS, Corpus, MaskedSequences, convert_texts
 from vrgd_ray import MappedArrays, ParquetTable, Recipe
 
@@ -95,9 +94,13 @@ class MaskedLanguageModel:
         entries = self._corpus.tokenizer.get_vocab_size()
         model = Encoder(entries, self._positions, layers, width, heads, self._dropout)
         if self._start:
-            state = torch.load(self._start, map_location="cpu", weights_only=True)
-            model.load_state_dict(state.get("model", state))
+            model.load_state_dict(self._state())
         return model
+
+    def _state(self) -> dict[str, torch.Tensor]:
+        with reading(Path(self._start)):
+            state: dict[str, Any] = torch.load(self._start, map_location="cpu", weights_only=True)
+            return dict(state.get("model", state))
 
     def train_data(self) -> MaskedSequences:
         """Sequences of nine tenths of the documents, masked anew in every epoch."""
@@ -127,7 +130,8 @@ class MaskedLanguageModel:
             loss += F.cross_entropy(logits, tokens.flatten(), reduction="sum").item()
             correct += int((logits.argmax(1) == tokens.flatten()).sum())
             count += tokens.numel()
-        return {"perplexity": math.exp(loss / count), "masked_accuracy": correct / count, "loss": loss / count}
+        mean = torch.tensor(loss / count, dtype=torch.float64)  # whose exp is infinite where it is too large, no error
+        return {"perplexity": mean.exp().item(), "masked_accuracy": correct / count, "loss": mean.item()}
 
     @cached_property
     def _tokens(self) -> MappedArrays:

@@ -109,6 +109,8 @@ def test_scores_out_of_range_are_the_worst_there_is(folder):
         ({}, "data = FOLDER is needed.*python -m pipelines.click_through prepare"),
         ({"codes": ["colur"]}, "lacks colur"),
         ({"table_size": 0}, "table_size = 0"),
+        ({"bottom": [0]}, r"bottom = \[0\] must be widths above 0"),
+        ({"top": [8, -1]}, "top = "),
         ({"subset": -1}, "subset = -1"),
     ],
 )

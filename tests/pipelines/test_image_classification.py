@@ -148,6 +148,7 @@ def tables(folder, train_side=8, test_side=8, labels=(0, 1, 2, 3), test_labels=N
     ("changes", "message"),
     [
         ({"test_side": 12}, r"shape \(1, 8, 8\) in train and \(1, 12, 12\) in test"),
+        ({"train_side": 2, "test_side": 2}, "are 2 pixels wide; 4 are the least"),
         ({"labels": (-1, 0)}, "a label is below 0"),
         ({"labels": (0.5, 1.5)}, "holds double, not whole numbers"),
     ],

@@ -108,6 +108,21 @@ def test_perplexity_and_accuracy_are_over_the_guesses(folder):
     assert found["masked_accuracy"] == pytest.approx((logs.argmax(2) == tokens).double().mean().item())
 
 
+def test_a_model_that_has_diverged_has_an_infinite_perplexity(folder):
+    pipeline = MaskedLanguageModel(folder, **SMALL, subset=8)
+    model = pipeline.build_model().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1e6)
+        assert pipeline.evaluate(model, pipeline.test_data())["perplexity"] == np.inf
+
+
+def test_a_start_that_is_no_checkpoint_is_named(folder, tmp_path):
+    (tmp_path / "notes.pt").write_text("no weights")
+    with pytest.raises(ConfigError, match=r"notes\.pt cannot be read"):
+        MaskedLanguageModel(folder, **SMALL, start=str(tmp_path / "notes.pt")).build_model()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
