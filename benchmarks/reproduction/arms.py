@@ -67,10 +67,10 @@ class Arms:
         alike = [self._differences(each, batch_size, arm, other) for each in self.families]
         return interval(own, pooled(alike)) if own else None
 
-    def over_batches(self, families: Iterable[str], arm: str = "vr", other: str = "base") -> Interval | None:
-        """The mean difference over the batch sizes at which both variants trained, as if these were independent."""
-        cells = [(family, batch_size) for family in families for batch_size in self.batch_sizes(family, arm)]
-        found = [d for cell in cells if (d := self.difference(*cell, arm, other)) is not None]
+    def over_families(self, batch_size: int, arm: str = "vr", other: str = "base") -> Interval | None:
+        """The mean difference over the optimizers of which both variants trained, as if these were independent."""
+        all_found = (self.difference(family, batch_size, arm, other) for family in self.families)
+        found = [each for each in all_found if each is not None]
         return average(found) if found else None
 
     def _differences(self, family: str, batch_size: int, arm: str, other: str) -> list[float]:

@@ -61,9 +61,7 @@ def interval(differences: Sequence[float], spread: Spread) -> Interval:
 
 
 def average(found: Sequence[Interval]) -> Interval:
-    """Mean of independent intervals, its degrees of freedom by Welch and Satterthwaite."""
-    mean, count = statistics.fmean(each.mean for each in found), len(found)
-    variances = [each.spread.variance / count**2 for each in found]
-    total = sum(variances)
-    parts = sum(v**2 / each.spread.freedom for v, each in zip(variances, found, strict=True) if each.spread.freedom)
-    return Interval(mean, Spread(total, total**2 / parts if parts and math.isfinite(total) else 0))
+    """Mean of independent intervals that rest on one pooled spread, whose degrees of freedom count once."""
+    mean = statistics.fmean(each.mean for each in found)
+    variance = sum(each.spread.variance for each in found) / len(found) ** 2
+    return Interval(mean, Spread(variance, found[0].spread.freedom))

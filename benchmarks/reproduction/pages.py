@@ -25,8 +25,7 @@ def grid_page(title: str, command: str, unit: str, arms: Arms) -> str:
         "",
         *_table(_HEAD, (_row(arms, family, b) for family in arms.families for b in arms.batch_sizes(family))),
         "",
-        *(_mean_line(arms, [family]) for family in arms.families),
-        *([_mean_line(arms, arms.families)] if len(arms.families) > 1 else []),
+        *_mean_lines(arms),
     ]
     controls = [_control_row(arms, f, b) for f in arms.families for b in arms.batch_sizes(f, CONTROLS[0])]
     if controls:
@@ -113,9 +112,14 @@ def _seeds(arms: Arms) -> str:
     return f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
-def _mean_line(arms: Arms, families: Sequence[str]) -> str:
-    mean, name = arms.over_batches(families), families[0] if len(families) == 1 else "all"
-    return f"* {name}: VR - base is {_interval(mean)}, averaged over the batch sizes at which both trained."
+def _mean_lines(arms: Arms) -> list[str]:
+    """Averages over the optimizers, where there are several."""
+    if len(arms.families) == 1:
+        return []
+    batch_sizes = sorted({arm.batch_size for arm in arms.values if arm.variant == "vr"})
+    means = [(batch_size, arms.over_families(batch_size)) for batch_size in batch_sizes]
+    listed = "; ".join(f"{mean} at {batch_size}" for batch_size, mean in means if mean is not None)
+    return [f"VR - base averaged over the optimizers: {listed}."]
 
 
 def _interval(interval: Interval | None) -> str:

@@ -59,11 +59,14 @@ def test_pooling_is_the_residual_variance_of_an_analysis_of_variance():
     assert found.variance == pytest.approx(sum((len(s) - 1) * statistics.variance(s) for s in samples) / 6)
 
 
-def test_an_average_of_two_is_welchs():
+def test_an_average_of_two_is_half_of_students_sum():
     first, second = [1.0, 2.0, 4.0], [5.0, 5.5, 7.5, 5.1]
-    found = average([interval(sample, pooled([sample])) for sample in (first, second)])
-    welch = stats.ttest_ind(first, [-value for value in second], equal_var=False).confidence_interval(0.95)
-    assert (2 * (found.mean - found.reach), 2 * (found.mean + found.reach)) == pytest.approx((welch.low, welch.high))
+    spread = pooled([first, second])
+    found = average([interval(sample, spread) for sample in (first, second)])
+    student = stats.ttest_ind(first, [-value for value in second], equal_var=True).confidence_interval(0.95)
+    assert (2 * (found.mean - found.reach), 2 * (found.mean + found.reach)) == pytest.approx(
+        (student.low, student.high)
+    )
 
 
 def test_intervals_cover_the_truth_as_often_as_they_say():
@@ -149,10 +152,24 @@ def test_pages_and_figures_show_what_diverged(tmp_path):
     page = pages.grid_page("Title", "command", "accuracy, %", arms)
     assert "| sgd | 128 | 81.00 ± 1.41 | 91.50 ± 2.12 | +10.50 ± 6.35 | 0.1 | 0.1 |" in page
     assert "| sgd | 256 | 81.00 ± 1.41 | diverged |  |" in page
-    assert "sgd: VR - base is +10.50 ± 6.35" in page
+    assert "averaged over the optimizers" not in page
     results = Results(tmp_path, "t")
     figures.grid_figure(arms, "accuracy", results.figure)
     assert "</svg>" in results.figure.read_text()
+
+
+def test_an_average_over_optimizers_has_the_spread_of_all_of_them():
+    rows = seed_rows(SEARCH, result([cell("vr_sgd", 128, [0.9, 0.93])]))
+    other = Search(name="s_tuned_lars", family="lars", arguments=())
+    rows += seed_rows(other, result([cell("vr_lars", 128, [0.7, 0.8])], cell("lars", 128, [0.7, 0.7])))
+    arms = Arms(rows, scale=100)
+    spread = statistics.variance([10.0, 11.0]) + statistics.variance([0.0, 10.0])
+    reach = stats.t.ppf(0.975, 2) * math.sqrt(spread / 2 / 2)
+    assert arms.difference("sgd", 128).reach == pytest.approx(reach)
+    average_reach = stats.t.ppf(0.975, 2) * math.sqrt(spread / 2 / 2 / 2)
+    assert (arms.over_families(128).mean, arms.over_families(128).reach) == pytest.approx((7.75, average_reach))
+    page = pages.grid_page("Title", "command", "accuracy, %", arms)
+    assert f"VR - base averaged over the optimizers: +7.75 ± {average_reach:.2f} at 128." in page
 
 
 def test_a_table_is_read_back_as_it_was_written(tmp_path):
