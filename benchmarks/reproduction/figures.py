@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -103,6 +104,12 @@ def _difference(axes: Axes, arms: Arms, family: str) -> None:
         capsize=3,
         color=INK,
     )
+    # A batch at which training collapses spreads ten times as far: linear within a point, logarithmic beyond.
+    axes.set_yscale("symlog", linthresh=1.0)
+    farthest = max((abs(d.mean) + d.reach for _, d in found if math.isfinite(d.reach)), default=1.0)
+    shown = [tick for tick in (1, 3, 10, 30) if tick < 3 * farthest]
+    axes.set_yticks([*(-tick for tick in shown), 0, *shown], [*(f"-{tick}" for tick in shown), "0", *map(str, shown)])
+    axes.set_yticks([], minor=True)
     batch_axis(axes, batches)
 
 
