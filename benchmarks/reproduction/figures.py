@@ -121,6 +121,7 @@ def _losses(axes: Axes, curves: Sequence[Row]) -> None:
         rows = [r for r in curves if r["variant"] == variant and (variant != "base" or r["search"] == search)]
         axes.plot([r["samples"] / 2048 for r in rows], [r["value"] for r in rows], color=colour_of(place), label=label)
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0e}")
     axes.set_xlabel("step")
     axes.set_ylabel("validation loss")
     axes.legend()
@@ -155,4 +156,6 @@ def _noise(axes: Axes, rows: Sequence[Row]) -> None:
         lw=0,
     )
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_yticks([], minor=True)
     samples_axis(axes)
