@@ -53,11 +53,14 @@ CLICKS = Protocol(
     families={"sgd": {"lr": 5.0, "weight_decay": 1e-6, "momentum": 0.0}},
     batch_sizes=(512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
     tuned_batch_sizes=(512, 2048, 8192),
-    recipe={"epochs": 1, "schedule": "polynomial", "warmup_fraction": 0.1},
+    recipe={"epochs": 1, "schedule": "polynomial", "warmup_fraction": 0.1, "clip_grad_norm": 1.0},
     margin=0.005,
-    trials=16,
 )
-"""Table 4 in small: DLRM on Census-Income, one epoch of SGD."""
+"""Table 4 in small: DLRM on Census-Income, one epoch of SGD.
+
+Gradients are clipped: without that the best rate lies at the edge, and one in three trials and one in five of the fresh
+seeds diverge.
+"""
 
 DIGITS = Protocol(
     name="digits",

@@ -59,7 +59,7 @@ class Searches:
             status = self._start(search)
         result = _read(path) if path.exists() else {"status": "refused", "reason": "see above"}
         if result["status"] != "finished":
-            raise SearchError(f"{search.name} was {result['status']}: {result['reason']}.", status or 1)
+            raise SearchError(f"{search.name} was {result['status']}: {result['reason'].rstrip('.')}.", status or 1)
         return result
 
     def _start(self, search: Search) -> int:

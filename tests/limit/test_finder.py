@@ -445,3 +445,10 @@ def test_without_warm_starts_every_cell_begins_at_the_reference_recipe_scaled():
     ratios = {cell: recipe.lr / finder.plan.reference.lr for cell, recipe in firsts.items()}
     assert ratios == {cell: pytest.approx(math.sqrt(cell.batch_size / 32)) for cell in firsts}
     assert len(firsts) > 3
+
+
+def test_a_tuned_reference_that_diverges_on_a_fresh_seed_says_what_to_search_instead():
+    finder = search(lambda job: DIVERGED if job.role == "reference" else train(job, {}))
+    assert finder.failure is not None
+    assert "a seed diverged" in finder.failure
+    assert "--set lr=LOW:HIGH" in finder.failure

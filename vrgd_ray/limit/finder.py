@@ -26,6 +26,10 @@ from vrgd_ray.search.warm_start import first_guesses
 from vrgd_ray.training.budget import count_steps
 from vrgd_ray.training.result import TrainingResult
 
+_DIVERGED = (
+    "a seed diverged, so the best learning rate lies at the edge; search below it (--set lr=LOW:HIGH) or clip "
+    "gradients (--set clip_grad_norm=1)"
+)
 Recorded = Mapping[str, tuple[Job, TrainingResult]]
 
 
@@ -222,7 +226,7 @@ class Finder:
     def _advance(self) -> None:
         """Judge what can be judged, and open the rungs that this brings up."""
         if self.failure is None and self.reference is not None and self.reference.failed is not None:
-            reason = self.reference.failed.error or "a seed diverged"
+            reason = self.reference.failed.error or _DIVERGED
             self.failure = f"the reference cannot be trained on fresh seeds: {reason}."
             return
         self._judge_control()
