@@ -86,7 +86,10 @@ def _metric(axes: Axes, arms: Arms, family: str) -> None:
         spreads = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in seeds]
         if batches:
             shifted = [batch * 1.04 ** (place - 1) for batch in batches]
-            axes.errorbar(shifted, means, spreads, marker="o", ms=3, capsize=2, color=colour_of(place), label=label)
+            # A control is trained at a few batch sizes only: a line would tell of those between.
+            line = "-" if variant in ("base", "vr") else ""
+            style = {"marker": "o", "ms": 3, "capsize": 2, "ls": line, "color": colour_of(place), "label": label}
+            axes.errorbar(shifted, means, spreads, **style)
     batch_axis(axes, arms.batch_sizes(family))
 
 

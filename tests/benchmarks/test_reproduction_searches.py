@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -206,3 +207,14 @@ def test_every_table_is_drawn_again_from_its_parquet_alone(table, tmp_path, monk
     assert f"python -m benchmarks.reproduction {table}" in page
     assert "| vr_sgd | 32 |" in page or "| sgd | 32 |" in page or table == "linear_regression"
     assert "</svg>" in (tmp_path / f"{table}.svg").read_text()
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if Results(command.RESULTS, name).exist])
+def test_the_pages_kept_here_are_what_the_kept_parquet_says(name, tmp_path):
+    kept = Results(command.RESULTS, name)
+    for file in command.RESULTS.glob(f"{name}_*.parquet"):
+        shutil.copy(file, tmp_path)
+    drawn = Results(tmp_path, name)
+    TABLES[name].draw(drawn, f"python -m benchmarks.reproduction {name}")
+    assert drawn.page.read_text() == kept.page.read_text()
+    assert kept.figure.exists()
