@@ -38,6 +38,8 @@ class Protocol:
     """Whether the pipeline takes `data`."""
     controls: bool = True
     """Whether the constant and shuffled scale are tuned at the end of the ladder."""
+    scaled_from: float = 1.0
+    """Share of the tuned small-batch rate that the scaled table starts from; below 1 where that lies at the edge."""
     margin: float = 0.01
     """Loss that a search for the limit accepts, in units of the metric."""
     trials: int = 8
@@ -56,10 +58,11 @@ class Protocol:
                 yield search, run(search)
 
     def scaled(self, run: Run, data: str) -> Found:
-        """Tuned at the small batch, then scaled; the tuning is that of `equal_tuning`."""
+        """Tuned at the small batch, then scaled from there; the tuning is that of `equal_tuning`."""
         for family in self.families:
             small = run(self._tuned(family, "vr", self.tuned_batch_sizes, data))["reference"]["recipe"]
-            search = self._scaled(family, {name: small[name] for name in _TUNED}, data)
+            tuned = {name: small[name] for name in _TUNED} | {"lr": self.scaled_from * small["lr"]}
+            search = self._scaled(family, tuned, data)
             yield search, run(search)
 
     def limit(self, run: Run, data: str) -> Found:

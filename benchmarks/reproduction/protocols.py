@@ -54,12 +54,13 @@ CLICKS = Protocol(
     batch_sizes=(512, 1024, 2048, 4096, 8192, 16384, 32768, 65536),
     tuned_batch_sizes=(512, 2048, 8192),
     recipe={"epochs": 1, "schedule": "polynomial", "warmup_fraction": 0.1, "clip_grad_norm": 1.0},
+    scaled_from=0.25,
     margin=0.005,
 )
 """Table 4 in small: DLRM on Census-Income, one epoch of SGD.
 
 Gradients are clipped: without that the best rate lies at the edge, and one in three trials and one in five of the fresh
-seeds diverge.
+seeds diverge. The scaled table starts from a quarter of the best rate, of which even 1.4 times ends at chance level.
 """
 
 DIGITS = Protocol(

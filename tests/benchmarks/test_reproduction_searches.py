@@ -90,6 +90,11 @@ def test_the_scaled_table_starts_from_what_equal_tuning_found_at_the_small_batch
         assert options.trials == 1
 
 
+def test_a_rate_at_the_edge_is_scaled_from_a_share_of_it(run):
+    ((search, _),) = CLICKS.scaled(run, "data")
+    assert parsed(search)[1]["reference"]["lr"] == pytest.approx(SMALL["lr"] / 4)
+
+
 def test_rates_that_are_too_high_are_multiples_of_the_tuned_one(run):
     rates = [parsed(search)[1]["reference"]["lr"] for search in searches_of("residual_too_high", run)]
     assert rates == [pytest.approx(4e-5), pytest.approx(8e-5)]
