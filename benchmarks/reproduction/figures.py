@@ -88,7 +88,14 @@ def _metric(axes: Axes, arms: Arms, family: str) -> None:
             shifted = [batch * 1.04 ** (place - 1) for batch in batches]
             # A control is trained at a few batch sizes only: a line would tell of those between.
             line = "-" if variant in ("base", "vr") else ""
-            style = {"marker": "o", "ms": 3, "capsize": 2, "ls": line, "color": colour_of(place), "label": label}
+            style: dict[str, Any] = {
+                "marker": "o",
+                "ms": 3,
+                "capsize": 2,
+                "ls": line,
+                "color": colour_of(place),
+                "label": label,
+            }
             axes.errorbar(shifted, means, spreads, **style)
     batch_axis(axes, arms.batch_sizes(family))
 
