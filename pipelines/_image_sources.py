@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import math
 import pickle
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pipelines._images import square_shape
 from pipelines._prepare import need, reading, write_parquet
 
 SOURCES = (
@@ -36,7 +36,7 @@ def image_table(source: Path, images: np.ndarray[Any, Any], labels: np.ndarray[A
     import pyarrow
 
     need(len(images) == len(labels), f"{source} has {len(images)} images but {len(labels)} labels.")
-    square = any(channels * math.isqrt(images.shape[1] // channels) ** 2 == images.shape[1] for channels in (1, 3))
+    square = square_shape(images.shape[1]) is not None
     need(images.shape[1] > 0 and square, f"{source} has images of {images.shape[1]} values: no square.")
     pixels = pyarrow.array(np.ascontiguousarray(images).reshape(-1))
     columns = [pyarrow.FixedSizeListArray.from_arrays(pixels, images.shape[1]), pyarrow.array(labels, pyarrow.uint16())]

@@ -11,7 +11,7 @@ import torch
 
 from pipelines._prepare import command, need
 from pipelines._rows import AnyRows, Rows, some, train_and_validation
-from vrgd_ray import MappedArrays, ParquetTable, keyed_uniform
+from vrgd_ray import ConfigError, MappedArrays, ParquetTable, keyed_uniform
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -41,7 +41,8 @@ class ImageFolder:
         )
         for table in (self._train, self._test):
             table.check_columns(self._columns)
-            _check_label(table, labels=labels)
+            if labels:
+                _check_label(table)
         self.shape, shape = _shape(self._train), _shape(self._test)
         need(self.shape == shape, f"{data} has images of shape {self.shape} in train and {shape} in test; {remedy}")
         self.train_rows, self._validation_rows = train_and_validation(self._train.num_rows, subset)
@@ -141,13 +142,21 @@ def _moved(pixels: Array, down: Array, right: Array, mirrored: Array, border: in
     return windows
 
 
-def _check_label(table: ParquetTable, *, labels: bool) -> None:
+def _check_label(table: ParquetTable) -> None:
     import pyarrow
 
-    if labels:
-        kind = table.schema.field("label").type
-        right = pyarrow.types.is_integer(kind)
-        need(right, f"label in the table {table.location} holds {kind}, not whole numbers; {table.remedy}")
+    kind = table.schema.field("label").type
+    right = pyarrow.types.is_integer(kind)
+    need(right, f"label in the table {table.location} holds {kind}, not whole numbers; {table.remedy}")
+
+
+def square_shape(values: int) -> tuple[int, int, int] | None:
+    """Channels, height and width of a square image of so many values; None if no square of 1 or 3 channels has them."""
+    for channels in (1, 3):
+        side = math.isqrt(values // channels)
+        if channels * side * side == values:
+            return channels, side, side
+    return None
 
 
 def _shape(table: ParquetTable) -> tuple[int, int, int]:
@@ -156,9 +165,7 @@ def _shape(table: ParquetTable) -> tuple[int, int, int]:
     kind = table.schema.field("image").type
     right = pyarrow.types.is_fixed_size_list(kind) and kind.value_type == pyarrow.uint8()
     need(right, f"image in the table {table.location} is {kind}, not a fixed_size_list<uint8>; {table.remedy}")
-    for channels in (1, 3):
-        side = math.isqrt(kind.list_size // channels)
-        if channels * side * side == kind.list_size:
-            return channels, side, side
-    need(False, f"the images in {table.location} have {kind.list_size} values: no square of 1 or 3 channels.")
-    raise AssertionError
+    shape = square_shape(kind.list_size)
+    if shape is None:
+        raise ConfigError(f"the images in {table.location} have {kind.list_size} values: no square of 1 or 3 channels.")
+    return shape

@@ -48,9 +48,10 @@ class ParquetTable:
             uri = location if "://" in location else os.path.abspath(os.path.expanduser(location))
             self._files, path = fs.FileSystem.from_uri(uri)
             self._infos = self._find(path)
-            opened = [self._open(info) for info in self._infos]
-            self.num_rows = sum(file.metadata.num_rows for file in opened)
-            self._schemas = [file.schema_arrow for file in opened]
+            # One after the other: a table may have more files than a process may hold open.
+            footers = [(file.metadata.num_rows, file.schema_arrow) for file in map(self._open, self._infos)]
+            self.num_rows = sum(rows for rows, _ in footers)
+            self._schemas = [schema for _, schema in footers]
         except (ArrowException, OSError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise

@@ -11,7 +11,7 @@ from benchmarks.reproduction.intervals import Interval, Values, average, interva
 from benchmarks.reproduction.rows import Row
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Arm:
     """One column of a table at one batch size."""
 
@@ -49,13 +49,13 @@ class Arms:
         """Batch sizes at which a variant was trained, increasing."""
         return sorted(arm.batch_size for arm in self.values if (arm.family, arm.variant) == (family, variant))
 
-    def words(self, arm: Arm, digits: int = 2) -> str:
+    def words(self, arm: Arm) -> str:
         """Mean and standard deviation over the seeds."""
         values = list(self.values.get(arm, {}).values())
         if not values:
             return "diverged" if arm in self.values else ""
-        spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-        return f"{statistics.fmean(values):.{digits}f}{spread}"
+        spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+        return f"{statistics.fmean(values):.2f}{spread}"
 
     def difference(self, family: str, batch_size: int, arm: str = "vr", other: str = "base") -> Interval | None:
         """One variant minus another at one batch size, by seed; None where they share no seed.

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.reproduction.arms import Arm, Arms
-from benchmarks.reproduction.regression import Measured
+from benchmarks.reproduction.regression import BATCH_SIZE, SETTING, STEPS, Measured
 from benchmarks.reproduction.rows import Row
 from vrgd_ray.report.drawing import INK, MUTED, PAPER, STYLE, batch_axis, colour_of, samples_axis
 
@@ -129,7 +129,9 @@ def _losses(axes: Axes, curves: Sequence[Row]) -> None:
     search = next(row["search"] for row in curves)
     for place, (variant, label) in enumerate(shown.items()):
         rows = [r for r in curves if r["variant"] == variant and (variant != "base" or r["search"] == search)]
-        axes.plot([r["samples"] / 2048 for r in rows], [r["value"] for r in rows], color=colour_of(place), label=label)
+        axes.plot(
+            [r["samples"] / BATCH_SIZE for r in rows], [r["value"] for r in rows], color=colour_of(place), label=label
+        )
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0e}")
     axes.set_xlabel("step")
@@ -138,14 +140,13 @@ def _losses(axes: Axes, curves: Sequence[Row]) -> None:
 
 
 def _steps(axes: Axes, found: Sequence[Measured], name: str) -> None:
-    common = {"gsnr_lower": 0.1, "gsnr_upper": 2.0, "num_groups": 64}
-    own = [m for m in found if all(getattr(m, other) == v for other, v in common.items() if other != name)]
+    own = [m for m in found if all(getattr(m, other) == v for other, v in SETTING.items() if other != name)]
     own.sort(key=lambda m: float(getattr(m, name)))
     places = [getattr(m, name) for m in own]
-    axes.plot(places, [m.step or 100 for m in own], color=INK, lw=1)
+    axes.plot(places, [m.step or STEPS for m in own], color=INK, lw=1)
     for measured, place in zip(own, places, strict=True):
         never = measured.step is None
-        axes.plot(place, measured.step or 100, marker="x" if never else "o", color=INK, ms=5)
+        axes.plot(place, measured.step or STEPS, marker="x" if never else "o", color=INK, ms=5)
     axes.set_xscale("log", base=2)
     axes.set_xticks(places, [f"{place:g}" for place in places])
     axes.set_xticks([], minor=True)

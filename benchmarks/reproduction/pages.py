@@ -8,8 +8,8 @@ from benchmarks.reproduction.arms import Arm, Arms
 from benchmarks.reproduction.intervals import Interval
 from benchmarks.reproduction.regression import Measured
 from benchmarks.reproduction.rows import Row
+from vrgd_ray.limit.scale_controls import CONTROLS
 
-CONTROLS = ("constant", "shuffled")
 _HEAD = ("optimizer", "batch size", "base", "VR", "VR - base", "rate of base", "rate of VR")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.reproduction.searches import Result, Search, as_yaml
+from vrgd_ray.limit.scale_controls import CONTROLS
 from vrgd_ray.optim.registry import hyperparameters
 
 Run = Callable[[Search], Result]
@@ -52,7 +53,7 @@ class Protocol:
         for family in self.families:
             arms = {"vr": self.tuned_batch_sizes}
             if self.controls:
-                arms |= dict.fromkeys(("constant", "shuffled"), self.tuned_batch_sizes[-1:])
+                arms |= dict.fromkeys(CONTROLS, self.tuned_batch_sizes[-1:])
             for variant, batch_sizes in arms.items():
                 search = self._tuned(family, variant, batch_sizes, data)
                 yield search, run(search)

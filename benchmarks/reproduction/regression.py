@@ -14,7 +14,7 @@ from benchmarks.reproduction.searches import Search, as_yaml
 
 BATCH_SIZE, STEPS = 2048, 100
 _UPPERS, _LOWERS, _GROUPS = (1.0, 1.5, 2.0, 3.0), (0.01, 0.04, 0.1, 0.2, 0.4), (8, 16, 32, 64, 128, 256)
-_SETTING = {"gsnr_lower": 0.1, "gsnr_upper": 2.0, "num_groups": 64}
+SETTING = {"gsnr_lower": 0.1, "gsnr_upper": 2.0, "num_groups": 64}
 
 
 def searches(run: Run) -> Found:
@@ -23,7 +23,7 @@ def searches(run: Run) -> Found:
     The targets carry no noise, so the loss can fall without end, and 100 steps see every sample once.
     """
     for label, changes in _variants():
-        search = _search(label, {**_SETTING, **changes})
+        search = _search(label, {**SETTING, **changes})
         yield search, run(search)
 
 
@@ -31,7 +31,7 @@ def _variants() -> Iterator[tuple[str, dict[str, float]]]:
     for name, values in (("gsnr_upper", _UPPERS), ("gsnr_lower", _LOWERS), ("num_groups", _GROUPS)):
         for value in values:
             # The common setting is in all three curves, and is searched once.
-            if value != _SETTING[name] or name == "gsnr_upper":
+            if value != SETTING[name] or name == "gsnr_upper":
                 yield f"{name}_{value:g}", {name: value}
 
 
@@ -90,7 +90,7 @@ def measure(seeds: Sequence[Row], curves: Sequence[Row]) -> list[Measured]:
         )
         found.append(
             Measured(
-                **{field: vr[field] for field in _SETTING},
+                **{field: vr[field] for field in SETTING},
                 base_loss=_geometric(own, base=True),
                 vr_loss=_geometric(own, base=False),
                 step=step_reaching(vr_curve, base_curve[STEPS]) if vr["value"] is not None else None,
