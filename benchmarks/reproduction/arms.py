@@ -67,6 +67,16 @@ class Arms:
         alike = [self._differences(each, batch_size, arm, other) for each in self.families]
         return interval(own, pooled(alike)) if own else None
 
+    def differences(self, family: str, batch_size: int, other: str = "base") -> dict[str, Interval]:
+        """Every variant minus another at one batch size, by seed; the spread is pooled over all of them."""
+        found = {
+            arm.variant: self._differences(family, batch_size, arm.variant, other)
+            for arm in self.values
+            if (arm.family, arm.batch_size) == (family, batch_size) and arm.variant != other
+        }
+        spread = pooled(list(found.values()))
+        return {variant: interval(own, spread) for variant, own in found.items() if own}
+
     def over_families(self, batch_size: int, arm: str = "vr", other: str = "base") -> Interval | None:
         """The mean difference over the optimizers of which both variants trained, as if these were independent."""
         all_found = (self.difference(family, batch_size, arm, other) for family in self.families)

@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from benchmarks.reproduction import figures, pages, regression
 from benchmarks.reproduction.arms import Arms
 from benchmarks.reproduction.protocol import Found, Protocol, Run
-from benchmarks.reproduction.protocols import CLICKS, DIGITS, PERCEPTRON, RESIDUAL, RESIDUAL_56
+from benchmarks.reproduction.protocols import (
+    CLICKS,
+    DIGITS,
+    LABEL_NOISE,
+    PERCEPTRON,
+    RESIDUAL,
+    RESIDUAL_56,
+    SETTINGS,
+    SETTINGS_TRIED,
+    SHRINKAGES,
+)
 from benchmarks.reproduction.results import Results
 
 Draw = Callable[[Results, str], None]
@@ -38,6 +48,15 @@ def _grid(title: str, unit: str) -> Draw:
         arms = Arms(results.seeds, scale=100)
         figures.grid_figure(arms, unit, results.figure)
         results.page.write_text(pages.grid_page(title, command, unit, arms))
+
+    return draw
+
+
+def _variants(title: str, unit: str) -> Draw:
+    def draw(results: Results, command: str) -> None:
+        arms = Arms(results.seeds, scale=100)
+        figures.variants_figure(arms, results.figure)
+        results.page.write_text(pages.variants_page(title, command, unit, arms))
 
     return draw
 
@@ -106,6 +125,16 @@ TABLES: dict[str, Table] = {
     ),
     "perceptron_limit": Table(
         about="the largest batch, beside the noise scale", searches=PERCEPTRON.limit, draw=_limit
+    ),
+    "perceptron_settings": Table(
+        about="the perceptron with Momentum at batch 1,024: other bounds and numbers of groups",
+        searches=lambda run, data: SETTINGS.variants(run, data, SETTINGS_TRIED),
+        draw=_variants("Perceptron on Fashion-MNIST, batch 1,024, other bounds and groups", "top-1 accuracy, %"),
+    ),
+    "label_noise": Table(
+        about="the perceptron with 40 % wrong labels: scales that shrink, and weight decay",
+        searches=lambda run, data: LABEL_NOISE.variants(run, data, SHRINKAGES),
+        draw=_variants("Perceptron on Fashion-MNIST with 40 % label noise", "top-1 accuracy, %"),
     ),
     "digits_limit": Table(about="the same for the digits", searches=DIGITS.limit, draw=_limit, needs_data=False),
 }

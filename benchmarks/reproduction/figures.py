@@ -34,6 +34,28 @@ def grid_figure(arms: Arms, unit: str, path: Path) -> None:
         panels[0][0].legend()
 
 
+def variants_figure(arms: Arms, path: Path) -> None:
+    """Every variant minus base, with its 95 % interval, one below the other."""
+    found = arms.differences(arms.families[0], next(iter(arms.values)).batch_size)
+    with _drawing(1, 1, path, panel=(5.5, 0.5 + 0.25 * len(found))) as panels:
+        axes = panels[0][0]
+        places = range(len(found))
+        axes.axvline(0, color=MUTED, lw=1)
+        axes.errorbar(
+            [d.mean for d in found.values()],
+            places,
+            xerr=[d.reach for d in found.values()],
+            ls="",
+            marker="o",
+            ms=4,
+            capsize=3,
+            color=INK,
+        )
+        axes.set_yticks(places, list(found))
+        axes.invert_yaxis()
+        axes.set_xlabel("minus base, points")
+
+
 def regression_figure(curves: Sequence[Row], found: Sequence[Measured], path: Path) -> None:
     """Loss against steps for each upper bound, then the step at which SGD's last loss is reached over each setting."""
     with _drawing(1, 4, path) as panels:
@@ -66,13 +88,13 @@ def noise_figure(curves: Sequence[Row], limits: Sequence[Row], path: Path) -> No
 
 
 @contextmanager
-def _drawing(rows: int, columns: int, path: Path) -> Iterator[Any]:
+def _drawing(rows: int, columns: int, path: Path, panel: tuple[float, float] = _PANEL) -> Iterator[Any]:
     """Panels in the reports' style, written to a file at the end of the block."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": path.stem, "font.size": 9, "legend.fontsize": 8}):
-        drawing = Figure(figsize=(_PANEL[0] * columns, _PANEL[1] * rows), layout="constrained", facecolor=PAPER)
+        drawing = Figure(figsize=(panel[0] * columns, panel[1] * rows), layout="constrained", facecolor=PAPER)
         yield drawing.subplots(rows, columns, squeeze=False)
         path.parent.mkdir(parents=True, exist_ok=True)
         drawing.savefig(path, format="svg", metadata={"Date": None, "Creator": None})

@@ -34,6 +34,29 @@ def grid_page(title: str, command: str, unit: str, arms: Arms) -> str:
     return "\n".join([*lines, ""])
 
 
+def variants_page(title: str, command: str, unit: str, arms: Arms) -> str:
+    """Every variant of one optimizer at one batch size, and what it is above its base."""
+    family = arms.families[0]
+    differences = arms.differences(family, next(iter(arms.values)).batch_size)
+    rows = (
+        (arm.variant, arms.words(arm), _interval(differences.get(arm.variant)), _rate(arms.rates[arm]))
+        for arm in arms.values
+    )
+    return "\n".join(
+        [
+            f"# {title}",
+            "",
+            f"`{command}`",
+            "",
+            f"{unit}, mean ± standard deviation over {_seeds(arms)} fresh seeds on test data. Differences are paired "
+            "by seed; ± is half of their 95 % interval, the spread pooled over the rows.",
+            "",
+            *_table((family, unit, "minus base", "rate"), rows),
+            "",
+        ]
+    )
+
+
 def regression_page(command: str, found: Sequence[Measured]) -> str:
     """Final losses and the step at which VR-SGD is where SGD ends."""
     head = ("gsnr_lower", "gsnr_upper", "num_groups", "SGD's test loss", "VR-SGD's", "step at which it is SGD's last")

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.reproduction.searches import Result, Search, as_yaml
-from vrgd_ray.limit.scale_controls import CONTROLS
+from benchmarks.reproduction.variants import CONTROL_VARIANTS, USUAL, Variant
 from vrgd_ray.optim.registry import hyperparameters
 
 Run = Callable[[Search], Result]
 Found = Iterator[tuple[Search, Result]]
-_FACTORY = "benchmarks.reproduction.workload:workload"
+FACTORY = "benchmarks.reproduction.workload:workload"
 _TUNED = ("lr", "weight_decay", "momentum")
 _PAPER_BOUNDS = {"gsnr_lower": 0.1, "gsnr_upper": 1.0, "gsnr_beta": 0.9}
 
@@ -51,17 +51,24 @@ class Protocol:
     def equal_tuning(self, run: Run, data: str) -> Found:
         """Every arm tuned alike, each cell from the same beginning; the controls at the end of the ladder."""
         for family in self.families:
-            arms = {"vr": self.tuned_batch_sizes}
+            searches = [self._tuned(family, USUAL, self.tuned_batch_sizes, data)]
             if self.controls:
-                arms |= dict.fromkeys(CONTROLS, self.tuned_batch_sizes[-1:])
-            for variant, batch_sizes in arms.items():
-                search = self._tuned(family, variant, batch_sizes, data)
+                last = self.tuned_batch_sizes[-1:]
+                searches += [self._tuned(family, control, last, data) for control in CONTROL_VARIANTS]
+            for search in searches:
                 yield search, run(search)
+
+    def variants(self, run: Run, data: str, variants: Iterable[Variant]) -> Found:
+        """The first family at the smallest batch under other settings, each tuned alike, its base too."""
+        family = next(iter(self.families))
+        for variant in variants:
+            search = self._tuned(family, variant, self.batch_sizes[:1], data)
+            yield search, run(search)
 
     def scaled(self, run: Run, data: str) -> Found:
         """Tuned at the small batch, then scaled from there; the tuning is that of `equal_tuning`."""
         for family in self.families:
-            small = run(self._tuned(family, "vr", self.tuned_batch_sizes, data))["reference"]["recipe"]
+            small = run(self._tuned(family, USUAL, self.tuned_batch_sizes, data))["reference"]["recipe"]
             tuned = {name: small[name] for name in _TUNED} | {"lr": self.scaled_from * small["lr"]}
             search = self._scaled(family, tuned, data)
             yield search, run(search)
@@ -79,28 +86,28 @@ class Protocol:
     def too_high(self, run: Run, data: str, factors: Sequence[int]) -> Found:
         """The tuned small-batch rate of the first family times a factor, at the small batch and the next tuned one."""
         family = next(iter(self.families))
-        small = run(self._tuned(family, "vr", self.tuned_batch_sizes, data))["reference"]["recipe"]
+        small = run(self._tuned(family, USUAL, self.tuned_batch_sizes, data))["reference"]["recipe"]
         for factor in factors:
             changes = {**{name: small[name] for name in _TUNED}, "lr": factor * small["lr"]}
             search = self._scaled(family, changes, data, self.tuned_batch_sizes[:2], f"rate_times_{factor}")
             yield search, run(search)
 
-    def _tuned(self, family: str, variant: str, batch_sizes: tuple[int, ...], data: str) -> Search:
+    def _tuned(self, family: str, variant: Variant, batch_sizes: tuple[int, ...], data: str) -> Search:
         vr = f"vr_{family}"
-        optimizers = f"{family},{vr}" if variant == "vr" else vr
-        control = [] if variant == "vr" else [f"gsnr_control={variant}"]
+        optimizers = f"{family},{vr}" if variant == USUAL else vr
         shared = {name: self.recipe[name] for name in ("schedule", "warmup_fraction") if name in self.recipe}
-        settings = [f"{name}={value}" for name, value in {**shared, **_used(family)}.items()] + control
+        settings = {**shared, **_used(family), **variant.settings}
         return Search(
-            name=f"{self.name}_tuned_{family}_{variant}",
+            name=f"{self.name}_tuned_{family}_{variant.name}",
             family=family,
-            variant=variant,
+            variant=variant.name,
+            base=variant.base,
             arguments=(
                 *self._common(family, self.families[family], data, batch_sizes, optimizers, self.trials),
                 *self._grid,
                 "--no-warm-start",
                 "--no-prune",
-                *(word for setting in settings for word in ("--set", setting)),
+                *(word for name, value in settings.items() for word in ("--set", f"{name}={value}")),
             ),
         )
 
@@ -130,7 +137,7 @@ class Protocol:
         given = {"pipeline": self.pipeline, **self.arguments, "reference": reference, **extra}
         given |= {"data": data} if self.reads_data else {}
         return (
-            *("--pipeline", _FACTORY),
+            *("--pipeline", FACTORY),
             *("--pipeline-args", *(f"{name}={as_yaml(value)}" for name, value in given.items())),
             *("--batch-sizes", ",".join(map(str, batch_sizes))),
             *("--optimizers", optimizers),

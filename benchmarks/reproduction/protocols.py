@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from benchmarks.reproduction.protocol import Protocol
+from benchmarks.reproduction.variants import CONTROL_VARIANTS, USUAL, Variant, one_at_a_time
 
 _PAPER_RECIPE = {"schedule": "cosine", "warmup_fraction": 0.1}
 
@@ -45,6 +48,40 @@ PERCEPTRON = Protocol(
     recipe={"epochs": 8, **_PAPER_RECIPE},
 )
 """The perceptrons of our own first measurements."""
+
+SETTINGS = replace(
+    PERCEPTRON,
+    name="settings",
+    families={"sgd": PERCEPTRON.families["sgd"]},
+    batch_sizes=(1024,),
+    tuned_batch_sizes=(1024,),
+)
+"""The perceptron at one batch size, for the bounds and groups of `SETTINGS_TRIED`."""
+SETTINGS_TRIED = tuple(
+    one_at_a_time(
+        {"gsnr_lower": 0.1, "gsnr_upper": 1.0, "num_groups": 8},
+        {"gsnr_upper": (1.0, 2.0, 5.0), "gsnr_lower": (0.01, 0.03, 0.1, 0.3), "num_groups": (8, 32, 128)},
+    )
+)
+
+LABEL_NOISE = replace(
+    SETTINGS,
+    name="label_noise",
+    pipeline="benchmarks.reproduction.label_noise:NoisyImageClassification",
+    arguments={"model": "perceptron", "subset": 5000, "label_noise": 0.4},
+    batch_sizes=(128,),
+    tuned_batch_sizes=(128,),
+    recipe={**PERCEPTRON.recipe, "epochs": 40},
+)
+"""The perceptron on 5,000 images of which 40 % have labels drawn at random: it fits the wrong ones in the end."""
+_FIXED = {"weight_decay": 5e-4}
+SHRINKAGES = (
+    *(replace(variant, settings={**variant.settings, **_FIXED}) for variant in (USUAL, *CONTROL_VARIANTS)),
+    Variant(name="gsnr_lower_0.01", settings={**_FIXED, "gsnr_lower": 0.01}),
+    Variant(name="gsnr_lower_0.01_num_groups_32", settings={**_FIXED, "gsnr_lower": 0.01, "num_groups": 32}),
+    Variant(name="vr_more_weight_decay", base="base_more_weight_decay", settings={"weight_decay": "0.0005:0.05"}),
+)
+"""What may keep a network from fitting wrong labels: scales that shrink, with little weight decay; and more of that."""
 
 CLICKS = Protocol(
     name="clicks",

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from benchmarks.reproduction.protocol import Found, Run
+from benchmarks.reproduction.protocol import FACTORY, Found, Run
 from benchmarks.reproduction.rows import Row
 from benchmarks.reproduction.searches import Search, as_yaml
+from benchmarks.reproduction.variants import one_at_a_time
 
 BATCH_SIZE, STEPS = 2048, 100
-_UPPERS, _LOWERS, _GROUPS = (1.0, 1.5, 2.0, 3.0), (0.01, 0.04, 0.1, 0.2, 0.4), (8, 16, 32, 64, 128, 256)
+_VALUES = {
+    "gsnr_upper": (1.0, 1.5, 2.0, 3.0),
+    "gsnr_lower": (0.01, 0.04, 0.1, 0.2, 0.4),
+    "num_groups": (8, 16, 32, 64, 128, 256),
+}
 SETTING = {"gsnr_lower": 0.1, "gsnr_upper": 2.0, "num_groups": 64}
 
 
@@ -22,17 +27,9 @@ def searches(run: Run) -> Found:
 
     The targets carry no noise, so the loss can fall without end, and 100 steps see every sample once.
     """
-    for label, changes in _variants():
-        search = _search(label, {**SETTING, **changes})
+    for variant in one_at_a_time(SETTING, _VALUES):
+        search = _search(variant.name, {**SETTING, **variant.settings})
         yield search, run(search)
-
-
-def _variants() -> Iterator[tuple[str, dict[str, float]]]:
-    for name, values in (("gsnr_upper", _UPPERS), ("gsnr_lower", _LOWERS), ("num_groups", _GROUPS)):
-        for value in values:
-            # The common setting is in all three curves, and is searched once.
-            if value != SETTING[name] or name == "gsnr_upper":
-                yield f"{name}_{value:g}", {name: value}
 
 
 def _search(label: str, setting: dict[str, float]) -> Search:
@@ -51,7 +48,7 @@ def _search(label: str, setting: dict[str, float]) -> Search:
         family="sgd",
         variant=label,
         arguments=(
-            *("--pipeline", "benchmarks.reproduction.workload:workload"),
+            *("--pipeline", FACTORY),
             *("--pipeline-args", *(f"{name}={as_yaml(value)}" for name, value in given.items())),
             *("--batch-sizes", str(BATCH_SIZE), "--optimizers", "vr_sgd", "--trials", "12", "--seeds", "5"),
             *("--full-grid", "--no-controls", "--no-warm-start", "--no-prune"),

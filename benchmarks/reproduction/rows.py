@@ -56,8 +56,8 @@ def read(path: Path) -> list[Row]:
 
 
 def variant_of(search: Search, optimizer: str) -> str:
-    """The search's variant for its VR optimizers, "base" for the others."""
-    return search.variant if optimizer.startswith("vr_") else "base"
+    """What the search calls its VR optimizers, or the others."""
+    return search.variant if optimizer.startswith("vr_") else search.base
 
 
 _SERIES = ("noise_scale", "noise_scale_low", "noise_scale_high", "mean_scale", "step_ratio")

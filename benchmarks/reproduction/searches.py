@@ -25,6 +25,8 @@ class Search:
     """Base optimizer it is about."""
     variant: str = "vr"
     """What the scale of its VR optimizers is: "vr", or a control or setting that is compared with it."""
+    base: str = "base"
+    """What its base optimizers are called: "base", or what was tuned otherwise."""
     arguments: tuple[str, ...]
     """What `vrgd tune` is called with."""
 

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.reproduction import __main__ as command
 from benchmarks.reproduction import regression
 from benchmarks.reproduction.catalogue import TABLES, table_named
-from benchmarks.reproduction.protocols import CLICKS, DIGITS, PERCEPTRON, RESIDUAL, RESIDUAL_56
+from benchmarks.reproduction.protocols import CLICKS, DIGITS, LABEL_NOISE, PERCEPTRON, RESIDUAL, SETTINGS
 from benchmarks.reproduction.results import Results
 from benchmarks.reproduction.searches import Search, SearchError, Searches, as_yaml
 from benchmarks.reproduction.workload import workload
@@ -22,7 +22,6 @@ from vrgd_ray.limit.plan import space_context
 from vrgd_ray.pipeline import load_pipeline
 from vrgd_ray.search.job import Cell
 
-PROTOCOLS = (RESIDUAL, RESIDUAL_56, PERCEPTRON, CLICKS, DIGITS)
 SMALL = {"lr": 1e-5, "weight_decay": 1e-6, "momentum": 0.9}
 
 
@@ -50,13 +49,13 @@ def parsed(search):
     return options, cli.pipeline_arguments(options.pipeline_args)
 
 
-ROWS = {"residual": 2700, "perceptron": 22_300, "clicks": 150_000}
+ROWS = {"residual": 2700, "perceptron": 22_300, "settings": 22_300, "label_noise": 5600, "clicks": 150_000}
 """Rows of the training table for which every ladder fits; a tenth is held out."""
 
 
 def made_for(protocol, folder):
     """Tables that a protocol can read."""
-    maker, _ = generated.MAKERS[protocol.pipeline]
+    maker, _ = generated.MAKERS.get(protocol.pipeline, generated.MAKERS["pipelines.image_classification"])
     return str(maker(folder, (ROWS[protocol.name], 100)))
 
 
@@ -76,6 +75,20 @@ def test_the_controls_are_tuned_as_vr_is_and_differ_in_the_scale_alone(run):
     assert (vr.pipeline_args, vr.trials) == (shuffled.pipeline_args, shuffled.trials)
     assert max(vr.batch_sizes) == max(shuffled.batch_sizes)
     assert not vr.warm_start
+
+
+def test_variants_are_compared_with_a_base_under_the_same_settings(run):
+    found = {search.variant: search for search in searches_of("label_noise", run)}
+    fixed, decayed = found["gsnr_lower_0.01"], found["vr_more_weight_decay"]
+    assert (fixed.base, decayed.base) == ("base", "base_more_weight_decay")
+    assert {"weight_decay=0.0005", "gsnr_lower=0.01"} < set(parsed(fixed)[0].settings)
+    assert {"weight_decay=0.0005:0.05", "gsnr_lower=0.1"} < set(parsed(decayed)[0].settings)
+    assert {tuple(parsed(search)[0].batch_sizes) for search in found.values()} == {(128,)}
+
+
+def test_the_usual_setting_is_tried_once(run):
+    settings = [tuple(parsed(search)[0].settings) for search in searches_of("perceptron_settings", run)]
+    assert len(set(settings)) == len(settings) == 3 + 3 + 2
 
 
 def test_the_scaled_table_starts_from_what_equal_tuning_found_at_the_small_batch(run, asked):
@@ -106,7 +119,9 @@ def test_the_limit_is_a_plain_search():
     assert (options.full_grid, options.margin, options.prune, options.warm_start) == (False, "0.005", True, True)
 
 
-@pytest.mark.parametrize("protocol", [RESIDUAL, PERCEPTRON, CLICKS, DIGITS], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "protocol", [RESIDUAL, PERCEPTRON, CLICKS, DIGITS, SETTINGS, LABEL_NOISE], ids=lambda p: p.name
+)
 def test_vrgd_tune_takes_every_search_and_ladders_end_at_half_the_data(protocol, run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(command.RESULTS.parents[2]))
@@ -210,7 +225,9 @@ def test_every_table_is_drawn_again_from_its_parquet_alone(table, tmp_path, monk
     assert command.main() == 0
     page = capsys.readouterr().out
     assert f"python -m benchmarks.reproduction {table}" in page
-    assert "| vr_sgd | 32 |" in page or "| sgd | 32 |" in page or table == "linear_regression"
+    assert (
+        "| vr_sgd | 32 |" in page or "| sgd | 32 |" in page or "| vr | 85.00 ± " in page or table == "linear_regression"
+    )
     assert "</svg>" in (tmp_path / f"{table}.svg").read_text()
 
 
