@@ -53,7 +53,10 @@ class ImageFolder:
         """One more than the largest label of either table."""
         tables = self._arrays["label"], self._test.mapped(self._columns)["label"]
         need(min(labels.min() for labels in tables) >= 0, "a label is below 0; classes are numbered from 0.")
-        return 1 + max(int(labels.max()) for labels in tables)
+        largest = max(int(labels.max()) for labels in tables)
+        images = self._train.num_rows
+        need(largest < images, f"label {largest} is a class too many for {images} images; number them from 0.")
+        return 1 + largest
 
     def train(self, *, normalise: bool, crop: int = 0, flip: bool = False) -> Images:
         """Training images, changed at random where that is wanted."""

@@ -61,7 +61,7 @@ class ImageClassification:
             "resnet50" for large ones. The reference recipe follows from it.
         subset: training images to keep, and at most that many for validation and test each.
         label_smoothing: share of the target spread over all classes, 0..1, in training.
-        crop: pixels an image is moved at most, each way.
+        crop: pixels an image is moved at most, each way; below its width.
         flip: whether half of the images are mirrored; not for digits and letters.
 
     Raises:
@@ -88,6 +88,7 @@ class ImageClassification:
         self._images = ImageFolder(data, subset, "image_classification")
         side = self._images.shape[1]
         need(side >= _SMALLEST_SIDE, f"the images in {data} are {side} pixels wide; {_SMALLEST_SIDE} are the least.")
+        need(crop < side, f"crop = {crop} must be below the images' {side} pixels.")
         self._model, self._label_smoothing, self._crop, self._flip = model, label_smoothing, crop, flip
         self.num_train_samples = len(self._images.train_rows)
         self.reference = _RECIPES[model]

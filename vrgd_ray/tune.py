@@ -82,7 +82,8 @@ def _add_workload(group: Any) -> None:
     group.add_argument(
         "--full-grid",
         action="store_true",
-        help="train every batch size of the ladder on --seeds seeds, whatever the verdicts: a table, in more time",
+        help="train every batch size of the ladder on --seeds seeds, whatever the verdicts: a table, in more time; "
+        "sizes that --resolution adds are trained too",
     )
     group.add_argument("--num-groups", type=int, help="groups of every batch; default: the reference's (8)")
     group.add_argument("--epochs", type=float, help="passes over the data; default: the reference's")

@@ -116,6 +116,7 @@ def pixels(folder, size, name="train"):
         ({"model": "resnet21"}, "must be one of small_cnn, perceptron, resnet8, resnet20, resnet56, resnet50"),
         ({"subset": 0}, "subset = 0 must be above 0"),
         ({"crop": -1}, "crop = -1"),
+        ({"crop": 100}, r"crop = 100 must be below the images' \d+ pixels"),
         ({"label_smoothing": 1.0}, "label_smoothing = 1.0"),
     ],
 )
@@ -150,6 +151,7 @@ def tables(folder, train_side=8, test_side=8, labels=(0, 1, 2, 3), test_labels=N
         ({"test_side": 12}, r"shape \(1, 8, 8\) in train and \(1, 12, 12\) in test"),
         ({"train_side": 2, "test_side": 2}, "are 2 pixels wide; 4 are the least"),
         ({"labels": (-1, 0)}, "a label is below 0"),
+        ({"labels": (0, 1_000_000)}, "label 1000000 is a class too many for 40 images"),
         ({"labels": (0.5, 1.5)}, "holds double, not whole numbers"),
     ],
 )
