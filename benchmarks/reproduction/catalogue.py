@@ -13,6 +13,7 @@ from benchmarks.reproduction.protocols import (
     DIGITS,
     LABEL_NOISE,
     PERCEPTRON,
+    PERCEPTRON_END,
     RESIDUAL,
     RESIDUAL_56,
     SETTINGS,
@@ -122,6 +123,11 @@ TABLES: dict[str, Table] = {
         about="a perceptron on 20,000 images of Fashion-MNIST, every cell tuned alike, with controls",
         searches=PERCEPTRON.equal_tuning,
         draw=_grid("Perceptron on Fashion-MNIST, every cell tuned alike", "top-1 accuracy, %"),
+    ),
+    "perceptron_end": Table(
+        about="the same at its largest batch alone, with 24 trials in place of 8",
+        searches=PERCEPTRON_END.equal_tuning,
+        draw=_grid("Perceptron on Fashion-MNIST, batch 10,000, 24 trials", "top-1 accuracy, %"),
     ),
     "perceptron_limit": Table(
         about="the largest batch, beside the noise scale", searches=PERCEPTRON.limit, draw=_limit

@@ -49,6 +49,16 @@ PERCEPTRON = Protocol(
 )
 """The perceptrons of our own first measurements."""
 
+PERCEPTRON_END = replace(
+    PERCEPTRON,
+    name="perceptron_end",
+    families={"sgd": {"lr": 0.3, "weight_decay": 5e-4}, "adamw": {"lr": 8e-3, "weight_decay": 1e-2}},
+    batch_sizes=(10000,),
+    tuned_batch_sizes=(10000,),
+    trials=24,
+)
+"""The end of its ladder alone, where 8 trials left more to luck than VR could change."""
+
 SETTINGS = replace(
     PERCEPTRON,
     name="settings",

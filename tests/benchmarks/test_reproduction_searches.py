@@ -12,7 +12,15 @@ import pytest
 from benchmarks.reproduction import __main__ as command
 from benchmarks.reproduction import regression
 from benchmarks.reproduction.catalogue import TABLES, table_named
-from benchmarks.reproduction.protocols import CLICKS, DIGITS, LABEL_NOISE, PERCEPTRON, RESIDUAL, SETTINGS
+from benchmarks.reproduction.protocols import (
+    CLICKS,
+    DIGITS,
+    LABEL_NOISE,
+    PERCEPTRON,
+    PERCEPTRON_END,
+    RESIDUAL,
+    SETTINGS,
+)
 from benchmarks.reproduction.results import Results
 from benchmarks.reproduction.searches import Search, SearchError, Searches, as_yaml
 from benchmarks.reproduction.workload import workload
@@ -22,6 +30,7 @@ from vrgd_ray.limit.plan import space_context
 from vrgd_ray.pipeline import load_pipeline
 from vrgd_ray.search.job import Cell
 
+PROTOCOLS = (RESIDUAL, PERCEPTRON, PERCEPTRON_END, CLICKS, DIGITS, SETTINGS, LABEL_NOISE)
 SMALL = {"lr": 1e-5, "weight_decay": 1e-6, "momentum": 0.9}
 
 
@@ -49,7 +58,8 @@ def parsed(search):
     return options, cli.pipeline_arguments(options.pipeline_args)
 
 
-ROWS = {"residual": 2700, "perceptron": 22_300, "settings": 22_300, "label_noise": 5600, "clicks": 150_000}
+ROWS = {"residual": 2700, "label_noise": 5600, "clicks": 150_000}
+ROWS |= dict.fromkeys(("perceptron", "perceptron_end", "settings"), 22_300)
 """Rows of the training table for which every ladder fits; a tenth is held out."""
 
 
@@ -119,9 +129,7 @@ def test_the_limit_is_a_plain_search():
     assert (options.full_grid, options.margin, options.prune, options.warm_start) == (False, "0.005", True, True)
 
 
-@pytest.mark.parametrize(
-    "protocol", [RESIDUAL, PERCEPTRON, CLICKS, DIGITS, SETTINGS, LABEL_NOISE], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: p.name)
 def test_vrgd_tune_takes_every_search_and_ladders_end_at_half_the_data(protocol, run, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(command.RESULTS.parents[2]))
