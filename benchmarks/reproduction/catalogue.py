@@ -88,7 +88,7 @@ def _residual_tables(protocol: Protocol, network: str) -> dict[str, Table]:
         ),
         "residual_too_high": Table(
             about="the same with SGD at 4 and 8 times the tuned rate",
-            searches=lambda run, data: protocol.too_high(run, data, (4, 8)),
+            searches=lambda run, data: protocol.too_high(run, data, factors=(4, 8), seeds=8),
             draw=_grid(f"{network}, learning rates that are too high", top_1),
         ),
         "residual_limit": Table(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchmarks.reproduction.searches import Result, Search, as_yaml
@@ -83,14 +83,18 @@ class Protocol:
         search = Search(name=f"{self.name}_limit", family=family, arguments=(*words, *verdict))
         yield search, run(search)
 
-    def too_high(self, run: Run, data: str, factors: Sequence[int]) -> Found:
-        """The tuned small-batch rate of the first family times a factor, at the small batch and the next tuned one."""
+    def too_high(self, run: Run, data: str, factors: Sequence[int], seeds: int) -> Found:
+        """The tuned small-batch rate of the first family times a factor, at the small batch and the next tuned one.
+
+        seeds: fresh seeds; where training is about to fail they differ more than elsewhere.
+        """
         family = next(iter(self.families))
         small = run(self._tuned(family, USUAL, self.tuned_batch_sizes, data))["reference"]["recipe"]
         for factor in factors:
             changes = {**{name: small[name] for name in _TUNED}, "lr": factor * small["lr"]}
-            search = self._scaled(family, changes, data, self.tuned_batch_sizes[:2], f"rate_times_{factor}")
-            yield search, run(search)
+            rungs, label = self.tuned_batch_sizes[:2], f"rate_times_{factor}"
+            search = replace(self, seeds=seeds)._scaled(family, changes, data, rungs, label)
+            yield replace(search, family=f"{family}, {factor} times the rate"), run(search)
 
     def _tuned(self, family: str, variant: Variant, batch_sizes: tuple[int, ...], data: str) -> Search:
         vr = f"vr_{family}"

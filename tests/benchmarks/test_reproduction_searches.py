@@ -119,8 +119,18 @@ def test_a_rate_at_the_edge_is_scaled_from_a_share_of_it(run):
 
 
 def test_rates_that_are_too_high_are_multiples_of_the_tuned_one(run):
-    rates = [parsed(search)[1]["reference"]["lr"] for search in searches_of("residual_too_high", run)]
+    found = searches_of("residual_too_high", run)
+    rates = [parsed(search)[1]["reference"]["lr"] for search in found]
     assert rates == [pytest.approx(4e-5), pytest.approx(8e-5)]
+    assert [search.family for search in found] == ["sgd, 4 times the rate", "sgd, 8 times the rate"]
+
+
+def test_the_tuning_that_tables_share_is_the_same_search_in_all_of_them(run, asked):
+    for table in ("residual_tuned", "table5", "residual_too_high"):
+        searches_of(table, run)
+    arguments = {}
+    for search in asked:
+        assert arguments.setdefault(search.name, search.arguments) == search.arguments
 
 
 def test_the_limit_is_a_plain_search():
