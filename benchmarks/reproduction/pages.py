@@ -21,7 +21,7 @@ def grid_page(title: str, command: str, unit: str, arms: Arms) -> str:
         f"`{command}`",
         "",
         f"{unit}, mean ± standard deviation over {_seeds(arms)} fresh seeds on test data. Differences are paired by "
-        "seed; ± is half of their 95 % interval, the spread pooled over the optimizers at a batch size.",
+        "seed; ± is half of their 95 % interval, the spread pooled over the rows of a batch size.",
         "",
         *_table(_HEAD, (_row(arms, family, b) for family in arms.families for b in arms.batch_sizes(family))),
         "",
@@ -142,7 +142,7 @@ def _mean_lines(arms: Arms) -> list[str]:
     batch_sizes = sorted({arm.batch_size for arm in arms.values if arm.variant == "vr"})
     means = [(batch_size, arms.over_families(batch_size)) for batch_size in batch_sizes]
     listed = "; ".join(f"{mean} at {batch_size}" for batch_size, mean in means if mean is not None)
-    return [f"VR - base averaged over the optimizers: {listed}."]
+    return [f"VR - base averaged over the rows of a batch size: {listed}."]
 
 
 def _interval(interval: Interval | None) -> str:
