@@ -169,7 +169,7 @@ def test_an_average_over_optimizers_has_the_spread_of_all_of_them():
     average_reach = stats.t.ppf(0.975, 2) * math.sqrt(spread / 2 / 2 / 2)
     assert (arms.over_families(128).mean, arms.over_families(128).reach) == pytest.approx((7.75, average_reach))
     page = pages.grid_page("Title", "command", "accuracy, %", arms)
-    assert f"VR - base averaged over the optimizers: +7.75 ± {average_reach:.2f} at 128." in page
+    assert f"VR - base averaged over the rows of a batch size: +7.75 ± {average_reach:.2f} at 128." in page
 
 
 def test_a_table_is_read_back_as_it_was_written(tmp_path):
