@@ -450,6 +450,7 @@ REFUSED = {
     "FSDP": sharded,
     "complex": lambda: Probe([(2,)], dtype=torch.complex64),
     "no parameter": lambda: small_net().requires_grad_(False),
+    "lazy": lambda: nn.LazyLinear(2),
 }
 
 

@@ -18,7 +18,7 @@ _ONE = users(torch.empty(1))
 def owned(tensor: Tensor) -> bool:
     """Whether no other tensor shares this one's memory.
 
-    Autograd hands out views: what `x + w.view(shape)` gets as gradient is at once that of `x`, which is still on its way
-    to whatever made `x`, and as a view the `.grad` of `w`.
+    Autograd hands out views: what `x + w.view(shape)` gets as gradient is at once that of `x`, which is still on its
+    way to whatever made `x`, and as a view the `.grad` of `w`.
     """
     return users(tensor) == _ONE
