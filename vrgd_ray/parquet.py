@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -22,22 +25,27 @@ _BATCH_BYTES = 2**22
 """Bytes decoded at once, about."""
 _BUFFER = 2**20
 """Bytes of a column fetched at once; without a buffer a whole row group is."""
+_CONTENTS = ".contents.json"
+"""Names and sizes of the files of a folder in the cache."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class ParquetTable:
-    """One table: `LOCATION.parquet`, or all Parquet files of the folder `LOCATION`, in the order of their names.
+    """One table: `LOCATION.parquet`, or all Parquet files of the folder `LOCATION`, in the order of their names, but
+    not both.
 
     Training asks for samples in random order, for which Parquet is not made. `mapped` therefore copies the columns that
     are needed, once, into uncompressed files in a cache on this machine and maps them into memory: a gather is then one
     read for each sample and memory stays as it is, however large the table. The cache is `$VRGD_CACHE`, by default
-    `~/.cache/vrgd_ray`; it may be deleted at any time, and a table that has changed is copied anew.
+    `~/.cache/vrgd_ray`; it may be deleted at any time, and a table that has changed, or whose copy lost a file, is
+    copied anew.
 
     Args:
         location: path or URI (s3://bucket/data/train) without the ending.
         remedy: how the table is made; the end of every error message.
 
     Raises:
-        ConfigError: there is no such table, or it cannot be read.
+        ConfigError: there is no such table, there are two, or it cannot be read.
     """
 
     def __init__(self, location: str, *, remedy: str) -> None:
@@ -65,15 +73,18 @@ class ParquetTable:
         from pyarrow import fs
 
         single, folder = self._files.get_file_info([f"{path}.parquet", path])
-        found = [single] if single.is_file else []
-        if folder.type == fs.FileType.Directory:
-            inside = self._files.get_file_info(fs.FileSelector(path))
-            found += sorted((i for i in inside if i.is_file and i.extension == "parquet"), key=lambda i: str(i.path))
+        listed = self._files.get_file_info(fs.FileSelector(path)) if folder.type == fs.FileType.Directory else []
+        inside = sorted((i for i in listed if i.is_file and i.extension == "parquet"), key=lambda i: str(i.path))
         require(
-            bool(found),
+            single.is_file or bool(inside),
             f"there is neither {self.location}.parquet nor a folder {self.location} with Parquet files; {self.remedy}",
         )
-        return found
+        require(
+            not (single.is_file and inside),
+            f"there are both {self.location}.parquet and a folder {self.location} with Parquet files; keep the one "
+            "that is the table, and move or delete the other.",
+        )
+        return inside or [single]
 
     def _open(self, info: Any) -> Any:
         from pyarrow import parquet
@@ -92,11 +103,12 @@ class ParquetTable:
         return hashlib.sha256(repr((self._files.type_name, facts)).encode()).hexdigest()[:16]
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse a table without these columns, or whose files have them in different types.
+        """Refuse a table without these columns, with two of one name, or whose files have them in different types.
 
         Raises:
-            ConfigError: naming what is missing and what there is, or the file that differs.
+            ConfigError: naming what is missing and what there is, or the file that differs; no column is asked for.
         """
+        require(bool(columns), f"no columns of the table {self.location} are asked for; name at least one.")
         for info, schema in zip(self._infos, self._schemas, strict=True):
             missing = [name for name in columns if name not in schema.names]
             where = f"the table {self.location}" if info is self._infos[0] else info.path
@@ -104,6 +116,8 @@ class ParquetTable:
                 not missing,
                 f"{where} lacks {', '.join(missing)} (it has {', '.join(schema.names)}); {self.remedy}",
             )
+            twice = [name for name in columns if schema.names.count(name) > 1]
+            require(not twice, f"{where} has more than one column {', '.join(twice)}; {self.remedy}")
             for name in columns:
                 kind, first = schema.field(name).type, self.schema.field(name).type
                 require(kind == first, f"{name} in {info.path} holds {kind}, in {self._infos[0].path} {first}.")
@@ -133,16 +147,24 @@ class ParquetTable:
 
         Args:
             columns: what to read.
-            convert: makes arrays of some rows, if they are to be other arrays than the columns themselves.
-            key: names all that `convert` depends on, so that no other's arrays are taken for these.
+            convert: makes arrays of some rows, if they are to be other arrays than the columns themselves; these may
+                have other numbers of rows.
+            key: needed with `convert`: names all that it depends on, its own version included, so that no other's
+                arrays are taken for these.
 
         Raises:
-            ConfigError: a column is missing, is no number, or has empty fields.
+            ConfigError: a column is missing, is no number, or has empty fields; `convert` has no key, or its arrays
+                cannot be mapped; the cache cannot be written.
         """
+        require(
+            convert is None or bool(key),
+            "convert needs a key that names all its arrays depend on, as key='scaled to 1, version 2', and that "
+            "changes when convert does; else arrays made earlier by another one would be taken for these.",
+        )
         make = convert or self._plain
         self.check_columns(columns)
         folder = self.derived(
-            f"arrays {list(columns)} {key}",
+            f"{'columns' if convert is None else 'arrays'} 2 {list(columns)} {key}",
             lambda unfinished: write_arrays(unfinished, (make(batch) for batch in self.batches(columns))),
         )
         return MappedArrays(folder)
@@ -150,16 +172,16 @@ class ParquetTable:
     def derived(self, key: str, make: Callable[[Path], None]) -> Path:
         """A folder in the cache with what `make` wrote into it, made once for this table and key.
 
-        Processes that make it at the same time do not disturb each other: one of the results stays.
+        Processes that make it at the same time do not disturb each other: one of the results stays. Where files of it
+        are gone, as a cleaner takes those not read for long, it is made again.
+
+        Raises:
+            ConfigError: the cache cannot be written.
         """
         folder = _cache() / hashlib.sha256(f"{self.fingerprint} {key}".encode()).hexdigest()[:32]
-        if not folder.exists():
-            unfinished = _new_folder(folder)
-            try:
-                make(unfinished)
-                _settle(unfinished, folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
+        with _named_in_errors(folder.parent):
+            if not _is_whole(folder):
+                _make(folder, make)
         return folder
 
     def _plain(self, batch: RecordBatch) -> Mapping[str, Array]:
@@ -182,7 +204,7 @@ class ParquetTable:
 def _rows_at_once(file: Any, columns: Sequence[str]) -> int:
     """Rows that hold about `_BATCH_BYTES` of these columns once they are decoded."""
     size = sum(_bytes_in_a_row(file, name) for name in columns)
-    return max(1, min(2**16, int(_BATCH_BYTES / size)))
+    return max(1, min(2**16, int(_BATCH_BYTES / max(size, 1))))
 
 
 def _bytes_in_a_row(file: Any, name: str) -> float:
@@ -201,26 +223,75 @@ def _bytes_in_a_row(file: Any, name: str) -> float:
 
 
 def _cache() -> Path:
-    return Path(os.environ.get("VRGD_CACHE") or Path.home() / ".cache" / "vrgd_ray")
-
-
-def _new_folder(beside: Path) -> Path:
+    named = os.environ.get("VRGD_CACHE") or "~/.cache/vrgd_ray"
     try:
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="unfinished_", dir=beside.parent))
-    except OSError as error:
+        return Path(named).expanduser().absolute()
+    except RuntimeError as error:
         raise ConfigError(
-            f"the cache {beside.parent} cannot be written ({_first_line(error)}); set VRGD_CACHE to a folder that can."
+            f"the cache {named} has no place, the home folder is not known; set VRGD_CACHE to a folder that can be "
+            "written."
         ) from error
 
 
-def _settle(unfinished: Path, folder: Path) -> None:
-    """Give the finished folder its name, unless another process was quicker."""
+@contextmanager
+def _named_in_errors(cache: Path) -> Iterator[None]:
+    """Make errors of the cache's files a ConfigError; those of other files that `make` reads stay what they are."""
     try:
-        unfinished.rename(folder)
-    except OSError:
-        if not folder.exists():
+        yield
+    except OSError as error:
+        if error.errno not in _FULL and not str(error.filename).startswith(str(cache)):
             raise
+        raise _unwritable(cache, error) from error
+
+
+def _unwritable(cache: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"the cache {cache} cannot be written ({_first_line(error)}); make room there, or set VRGD_CACHE to a folder "
+        "that can."
+    )
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether the folder is there with all the files it was made with, in full length."""
+    try:
+        sizes = json.loads((folder / _CONTENTS).read_text())
+        return all((folder / name).stat().st_size == size for name, size in sizes.items())
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+
+
+def _make(folder: Path, make: Callable[[Path], None]) -> None:
+    unfinished = _new_folder(folder.parent)
+    try:
+        make(unfinished)
+        sizes = {str(file.relative_to(unfinished)): file.stat().st_size for file in _files(unfinished)}
+        (unfinished / _CONTENTS).write_text(json.dumps(sizes))
+        _settle(unfinished, folder)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _new_folder(cache: Path) -> Path:
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix="unfinished_", dir=cache))
+    except OSError as error:
+        raise _unwritable(cache, error) from error
+
+
+def _settle(unfinished: Path, folder: Path) -> None:
+    """Give the finished folder its name, unless another process was quicker; one that lacks files gets them."""
+    with suppress(OSError):  # the name is taken
+        unfinished.rename(folder)
+    if not _is_whole(folder):
+        for file in _files(unfinished):  # one by one, since other processes may be reading, or doing the same
+            target = folder / file.relative_to(unfinished)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            file.replace(target)
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def _first_line(error: Exception) -> str:
