@@ -260,6 +260,66 @@ def test_a_checkpoint_of_another_pipeline_is_refused_naming_what_differs(tmp_pat
         TrainingRun(Blobs(480), RECIPE.with_values(epochs=2), SavingContext(tmp_path, start=4))
 
 
+def test_a_checkpoint_with_a_layer_more_or_less_is_refused_naming_it(tmp_path):
+    class Stacked(Blobs):
+        layers = (torch.nn.Linear(4, 3), torch.nn.Linear(3, 3))
+
+        def build_model(self):
+            return torch.nn.Sequential(*self.layers)
+
+    finished(Stacked(), RECIPE, SavingContext(tmp_path))
+    less = Stacked()
+    less.layers = less.layers[:1]
+    with pytest.raises(ConfigError, match=r"another pipeline: shape of 1.weight = \[3, 3\], not None; shape of 1.bias"):
+        TrainingRun(less, RECIPE, SavingContext(tmp_path, start=4))
+    more = Stacked()
+    more.layers = [*more.layers, torch.nn.Linear(3, 3, bias=False)]
+    with pytest.raises(ConfigError, match=r"another pipeline: shape of 2.weight = None, not \[3, 3\]\."):
+        TrainingRun(more, RECIPE, SavingContext(tmp_path, start=4))
+
+
+def test_a_checkpoint_with_other_buffers_is_refused_naming_them(tmp_path):
+    class Normed(Blobs):
+        layer = torch.nn.GroupNorm(1, 4)
+
+        def build_model(self):
+            return torch.nn.Sequential(self.layer, torch.nn.Linear(4, 3))
+
+    finished(Normed(), RECIPE, SavingContext(tmp_path))
+    other = Normed()
+    other.layer = torch.nn.BatchNorm1d(4)
+    with pytest.raises(ConfigError, match=r'of another model: .*Missing key\(s\) in state_dict: "0.running_mean"'):
+        TrainingRun(other, RECIPE, SavingContext(tmp_path, start=4))
+
+
+@pytest.mark.parametrize("widths", [{"a": (4, 4), "b": (4, 4)}, {"a": (4, 64), "b": (64, 4)}], ids=["equal", "other"])
+def test_a_checkpoint_of_layers_in_another_order_is_refused(tmp_path, widths):
+    class Ordered(Blobs):
+        order = "ab"
+
+        def build_model(self):
+            model = torch.nn.Module()
+            for name in self.order:
+                setattr(model, name, torch.nn.Linear(*widths[name]))
+            model.forward = lambda inputs: model.b(model.a(inputs).tanh())
+            return model
+
+    finished(Ordered(), RECIPE, SavingContext(tmp_path))
+    TrainingRun(Ordered(), RECIPE, SavingContext(tmp_path, start=4))
+    swapped = Ordered()
+    swapped.order = "ba"
+    with pytest.raises(ConfigError, match=r"defined in another order: a.weight where b.weight is now; define them in"):
+        TrainingRun(swapped, RECIPE, SavingContext(tmp_path, start=4))
+
+
+def test_a_checkpoint_whose_recipe_lists_its_fields_in_another_order_is_taken(tmp_path):
+    context = SavingContext(tmp_path)
+    run, _ = finished(Blobs(), RECIPE, context)
+    state = run.state_dict()
+    context.store.save(99, {**state, "recipe": dict(reversed(state["recipe"].items()))})
+    assert TrainingRun(Blobs(), RECIPE, SavingContext(tmp_path, start=99)).step == run.step
+
+
 @pytest.mark.parametrize("base", ["sgd", "adam", "adamw", "lars", "lamb"])
 def test_bounds_of_one_are_the_base_optimizer(base):
     recipe = RECIPE.with_values(optimizer=base, gsnr_lower=1.0, gsnr_upper=1.0, weight_decay=0.01)

@@ -20,7 +20,7 @@ from vrgd_ray.pipeline import Batch, Data, Pipeline
 from vrgd_ray.schedules import create_schedule
 from vrgd_ray.training.batch_plan import BatchPlan, Chunk
 from vrgd_ray.training.budget import count_steps
-from vrgd_ray.training.checks import check_loss, checked_metrics, refuse_other
+from vrgd_ray.training.checks import check_loss, checked_metrics, load_model, refuse_other, refuse_other_order
 from vrgd_ray.training.context import Context
 from vrgd_ray.training.execution import Execution
 from vrgd_ray.training.memory import has_batch_statistics, largest_fitting, pass_fits, refuse_split_groups
@@ -30,6 +30,8 @@ from vrgd_ray.training.running_statistics import RunningStatistics
 from vrgd_ray.training.sampler import SampleStream
 from vrgd_ray.training.seeding import pass_seed, seed_generators
 from vrgd_ray.training.stray_buffers import StrayBuffers
+
+_SHAPE = "shape of "
 
 
 def train(
@@ -296,13 +298,14 @@ class TrainingRun:
         """Go on from a saved state, on any number of workers.
 
         Raises:
-            ConfigError: the state belongs to another pipeline or recipe; the message names what differs.
+            ConfigError: the state belongs to another pipeline, model or recipe; the message names what differs.
         """
         refuse_other("pipeline", state["pipeline"], self._identity())
+        refuse_other_order(_parameter_names(state["pipeline"]), _parameter_names(self._identity()))
         refuse_other("recipe", state["recipe"], self.recipe.to_dict())
         self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Progress(**point) for point in state["curve"]]
-        self.module.load_state_dict(state["model"])
+        load_model(self.module, state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.moments.noise_scale.load_state_dict(state["noise_scale"])
 
@@ -312,8 +315,12 @@ class TrainingRun:
         return {
             "pipeline": f"{kind.__module__}:{kind.__qualname__}",
             "num_train_samples": self.pipeline.num_train_samples,
-            **{f"shape of {name}": list(value.shape) for name, value in self.module.named_parameters()},
+            **{f"{_SHAPE}{name}": list(value.shape) for name, value in self.module.named_parameters()},
         }
+
+
+def _parameter_names(identity: dict[str, Any]) -> list[str]:
+    return [name.removeprefix(_SHAPE) for name in identity if name.startswith(_SHAPE)]
 
 
 def _noise_series(noise_scale: NoiseScale) -> dict[str, float]:
