@@ -24,6 +24,7 @@ from vrgd_ray.training.checks import check_loss, checked_metrics, load_model, re
 from vrgd_ray.training.context import Context
 from vrgd_ray.training.execution import Execution
 from vrgd_ray.training.memory import has_batch_statistics, largest_fitting, pass_fits, refuse_split_groups
+from vrgd_ray.training.modes import begin_training, evaluating
 from vrgd_ray.training.placement import distribute, to_device
 from vrgd_ray.training.result import Progress, Split, TrainingResult
 from vrgd_ray.training.running_statistics import RunningStatistics
@@ -94,6 +95,7 @@ class TrainingRun:
     def _build(self) -> None:
         seed_generators(self.recipe.seed, self.context.device)
         self.module = self.pipeline.build_model().to(self.context.device)
+        begin_training(self.module, self.context.say)
         self.model = distribute(self.module, self.context)
         self.statistics = RunningStatistics(self.module, self.context.world_size)
         self.moments = GradientMoments(
@@ -140,7 +142,6 @@ class TrainingRun:
         """Train to the end, or until the loss, or a parameter that is about to be evaluated, is not finite."""
         if self.step == 0:
             self.check_evaluation()
-        self.module.train()
         stray = StrayBuffers(self.module)
         started = time.perf_counter()
         while self.step < self.total_steps:
@@ -257,10 +258,8 @@ class TrainingRun:
         """Metrics on rank 0, which alone reports; an empty dict elsewhere."""
         if self.context.rank > 0:
             return {}
-        self.module.eval()
-        with torch.no_grad():
+        with evaluating(self.module):
             metrics = self.pipeline.evaluate(self.module, data)
-        self.module.train()
         return checked_metrics(metrics, self.pipeline.metric)
 
     def _result(self, started: float, metrics: dict[str, float], *, diverged: bool = False) -> TrainingResult:
