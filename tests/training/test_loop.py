@@ -128,6 +128,45 @@ def test_the_split_chooses_the_data_of_the_final_metrics_only():
     assert pipeline.seen == [validation, validation, validation]
 
 
+class GivenTest(Blobs):
+    """With given test data; counts its passes."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.data, self.passes = data, 0
+
+    def test_data(self):
+        if isinstance(self.data, Exception):
+            raise self.data
+        return self.data
+
+    def loss(self, model, batch):
+        self.passes += 1
+        return super().loss(model, batch)
+
+
+class Unreadable(workloads.TensorData):
+    def __getitem__(self, indices):
+        raise OSError("the file is gone")
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (FileNotFoundError("test.parquet"), FileNotFoundError, "test.parquet"),
+        (Unreadable(torch.ones(3, 4), torch.zeros(3)), OSError, "the file is gone"),
+        (workloads.TensorData(torch.ones(0, 4), torch.zeros(0)), ConfigError, r"test_data\(\) holds no samples"),
+    ],
+    ids=["missing", "unreadable", "empty"],
+)
+def test_test_data_that_is_broken_is_found_before_the_first_step(data, error, message):
+    pipeline = GivenTest(data)
+    with pytest.raises(error, match=message):
+        train(pipeline, RECIPE, LocalContext(), split="test")
+    assert pipeline.passes == 0
+    assert train(pipeline, RECIPE, LocalContext(), split="validation").metrics  # which never touches it
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_ends_the_run_at_once(value):
     result = train(workloads.Diverging(after_passes=16, value=value), RECIPE, LocalContext())

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from itertools import product
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -142,6 +143,7 @@ class TrainingRun:
         """Train to the end, or until the loss, or a parameter that is about to be evaluated, is not finite."""
         if self.step == 0:
             self.check_evaluation()
+        test_data = self._open_test_data() if split == "test" else None
         stray = StrayBuffers(self.module)
         started = time.perf_counter()
         while self.step < self.total_steps:
@@ -155,7 +157,7 @@ class TrainingRun:
                 if self.checkpoint_due:
                     self.context.checkpoint(self.state_dict)
                 started = time.perf_counter()
-        return self._result(started, self._evaluate_split(split))
+        return self._result(started, self._evaluate_at_end(test_data))
 
     @property
     def samples(self) -> int:
@@ -248,11 +250,25 @@ class TrainingRun:
             series |= scale_series(cast(LayerOptimizer, self.optimizer).layer_scales())
         return series
 
-    def _evaluate_split(self, split: Split) -> dict[str, float]:
+    def _open_test_data(self) -> Data | None:
+        """Test data on rank 0, which evaluates; read before the first step, so that a fault of it is found there.
+
+        Raises:
+            ConfigError: it is empty.
+        """
+        if self.context.rank > 0:
+            return None
+        data = self.pipeline.test_data()
+        require(len(data) > 0, "the pipeline's test_data() holds no samples.")
+        _ = data[np.zeros(1, dtype=np.int64)]
+        return data
+
+    def _evaluate_at_end(self, test_data: Data | None) -> dict[str, float]:
+        """Metrics on test data where it is given, else those of the last evaluation on validation data."""
+        if test_data is not None:
+            return self._evaluate(test_data)
         step, metrics = self._evaluated
-        if split == "validation" and step == self.step:
-            return metrics
-        return self._evaluate(self.pipeline.test_data() if split == "test" else self.pipeline.validation_data())
+        return metrics if step == self.step else self._evaluate(self.pipeline.validation_data())
 
     def _evaluate(self, data: Data) -> dict[str, float]:
         """Metrics on rank 0, which alone reports; an empty dict elsewhere."""
