@@ -12,6 +12,7 @@ import pytest
 
 from vrgd_ray import ConfigError, __main__, cli, train, tune
 from vrgd_ray.training.configuration import Configuration
+from vrgd_ray.training.result import TrainingResult
 from vrgd_ray.training.worker_context import CheckpointInterval
 
 REFUSED = [
@@ -243,6 +244,19 @@ def test_a_run_is_resumed_with_what_it_was_begun_with_or_not_at_all(tmp_path, mo
 )
 def test_checkpoints_by_seconds_or_by_epochs(text, interval):
     assert train._parse_interval(text, 1000) == interval
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (None, "The run diverged after 7 steps: its loss, a parameter or the metric is no longer finite."),
+        ("evaluate() gave auc = nan", "The run broke after 7 steps: evaluate() gave auc = nan."),
+    ],
+)
+def test_a_run_without_a_result_says_why(error, sentence, capsys):
+    result = TrainingResult(metrics={}, diverged=True, error=error, steps=7)
+    assert train._print_result(result, "auc") == 1
+    assert capsys.readouterr().err.strip() == sentence
 
 
 def test_pipeline_arguments_read_numbers_and_words():
