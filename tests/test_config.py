@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from vrgd_ray import ConfigError, GsnrBounds, Recipe
-from vrgd_ray.config import check_batch_groups, check_value, nearest
+from vrgd_ray.config import check_batch_groups, check_value, first_line, nearest
 
 VALID = {"optimizer": "vr_adamw", "batch_size": 64, "lr": 0.01}
 
@@ -208,3 +208,11 @@ def test_missing_fields_are_all_named():
 def test_nearest_lists_all_names_in_order():
     assert nearest("adamx", ["sgd", "adam"]) == "did you mean 'adam'? Valid: adam, sgd."
     assert nearest("zzz", ["sgd", "adam"]) == "Valid: adam, sgd."
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(OSError("no room.\nTraceback: more"), "no room"), (ValueError("  "), "ValueError"), (EOFError(), "EOFError")],
+)
+def test_an_error_is_said_in_one_line(error, line):
+    assert first_line(error) == line

@@ -19,8 +19,14 @@ class StorageError(RuntimeError):
     """The storage takes nothing more: a full disk, a bucket that cannot be reached. What was written is safe."""
 
     def __init__(self, place: str, error: OSError) -> None:
-        reason = error.strerror or str(error).splitlines()[0]
+        reason = error.strerror or first_line(error)
         super().__init__(f"cannot write to {place}: {reason}. Make room or mend it, then go on with --resume.")
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in a line without a full stop; its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def require(condition: bool, message: str) -> None:

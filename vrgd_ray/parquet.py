@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from vrgd_ray.config import ConfigError, require
+from vrgd_ray.cache import made_once
+from vrgd_ray.config import ConfigError, first_line, require
 from vrgd_ray.mapped import Array, MappedArrays, write_arrays
 
 RecordBatch: TypeAlias = Any
@@ -25,9 +21,6 @@ _BATCH_BYTES = 2**22
 """Bytes decoded at once, about."""
 _BUFFER = 2**20
 """Bytes of a column fetched at once; without a buffer a whole row group is."""
-_CONTENTS = ".contents.json"
-"""Names and sizes of the files of a folder in the cache."""
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class ParquetTable:
@@ -63,7 +56,7 @@ class ParquetTable:
         except (ArrowException, OSError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            raise ConfigError(f"the table {location} cannot be read ({_first_line(error)}); {remedy}") from error
+            raise ConfigError(f"the table {location} cannot be read ({first_line(error)}); {remedy}") from error
         require(self.num_rows > 0, f"the table {location} has no rows; {remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -139,7 +132,7 @@ class ParquetTable:
                     yield from file.iter_batches(rows, [group], list(columns), use_threads=False)
         except (ArrowException, OSError) as error:
             raise ConfigError(
-                f"the table {self.location} cannot be read ({_first_line(error)}); {self.remedy}"
+                f"the table {self.location} cannot be read ({first_line(error)}); {self.remedy}"
             ) from error
 
     def mapped(self, columns: Sequence[str], convert: Convert | None = None, key: str = "") -> MappedArrays:
@@ -178,11 +171,7 @@ class ParquetTable:
         Raises:
             ConfigError: the cache cannot be written.
         """
-        folder = _cache() / hashlib.sha256(f"{self.fingerprint} {key}".encode()).hexdigest()[:32]
-        with _named_in_errors(folder.parent):
-            if not _is_whole(folder):
-                _make(folder, make)
-        return folder
+        return made_once(hashlib.sha256(f"{self.fingerprint} {key}".encode()).hexdigest()[:32], make)
 
     def _plain(self, batch: RecordBatch) -> Mapping[str, Array]:
         return {name: self._numbers(name, column) for name, column in zip(batch.schema.names, batch, strict=True)}
@@ -220,79 +209,3 @@ def _bytes_in_a_row(file: Any, name: str) -> float:
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     leaves = [g.column(i) for g in groups for i in range(g.num_columns) if g.column(i).path_in_schema == name]
     return float(1 + sum(leaf.total_uncompressed_size for leaf in leaves) / max(metadata.num_rows, 1))
-
-
-def _cache() -> Path:
-    named = os.environ.get("VRGD_CACHE") or "~/.cache/vrgd_ray"
-    try:
-        return Path(named).expanduser().absolute()
-    except RuntimeError as error:
-        raise ConfigError(
-            f"the cache {named} has no place, the home folder is not known; set VRGD_CACHE to a folder that can be "
-            "written."
-        ) from error
-
-
-@contextmanager
-def _named_in_errors(cache: Path) -> Iterator[None]:
-    """Make errors of the cache's files a ConfigError; those of other files that `make` reads stay what they are."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _FULL and not str(error.filename).startswith(str(cache)):
-            raise
-        raise _unwritable(cache, error) from error
-
-
-def _unwritable(cache: Path, error: OSError) -> ConfigError:
-    return ConfigError(
-        f"the cache {cache} cannot be written ({_first_line(error)}); make room there, or set VRGD_CACHE to a folder "
-        "that can."
-    )
-
-
-def _is_whole(folder: Path) -> bool:
-    """Whether the folder is there with all the files it was made with, in full length."""
-    try:
-        sizes = json.loads((folder / _CONTENTS).read_text())
-        return all((folder / name).stat().st_size == size for name, size in sizes.items())
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return False
-
-
-def _make(folder: Path, make: Callable[[Path], None]) -> None:
-    unfinished = _new_folder(folder.parent)
-    try:
-        make(unfinished)
-        sizes = {str(file.relative_to(unfinished)): file.stat().st_size for file in _files(unfinished)}
-        (unfinished / _CONTENTS).write_text(json.dumps(sizes))
-        _settle(unfinished, folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _new_folder(cache: Path) -> Path:
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="unfinished_", dir=cache))
-    except OSError as error:
-        raise _unwritable(cache, error) from error
-
-
-def _settle(unfinished: Path, folder: Path) -> None:
-    """Give the finished folder its name, unless another process was quicker; one that lacks files gets them."""
-    with suppress(OSError):  # the name is taken
-        unfinished.rename(folder)
-    if not _is_whole(folder):
-        for file in _files(unfinished):  # one by one, since other processes may be reading, or doing the same
-            target = folder / file.relative_to(unfinished)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            file.replace(target)
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

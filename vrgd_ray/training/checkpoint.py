@@ -12,7 +12,7 @@ from zipfile import BadZipFile, ZipFile
 import torch
 from pyarrow import fs
 
-from vrgd_ray.config import ConfigError, require
+from vrgd_ray.config import ConfigError, first_line, require
 
 _NAME = re.compile(r"step_(\d+)\.pt")
 _PARTIAL = ".partial"
@@ -138,8 +138,7 @@ def failure_reason(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
-    lines = str(cause or error).strip().splitlines()
-    return lines[0].partition(". ")[0].rstrip(".") if lines else type(error).__name__
+    return first_line(cause or error).partition(". ")[0]
 
 
 def _check_sums(stream: Any) -> None:
