@@ -172,17 +172,19 @@ class Finder:
         for listener in self.listeners:
             listener.job_finished(job, result, replayed=replayed)
         self._deliver(job, result)
-        self._check_first(job, result)
+        self._check(job, result)
         self._advance()
 
-    def _check_first(self, job: Job, result: TrainingResult) -> None:
-        """The first trial is the user's own recipe: what breaks there is broken everywhere."""
-        if (job.cell, job.role, job.index) != (self.plan.reference_cell, "search", 0):
-            return
-        metric = self.pipeline.metric
-        if result.error:
+    def _check(self, job: Job, result: TrainingResult) -> None:
+        """The first trial is the user's own recipe: what breaks there is broken everywhere.
+
+        The metric that a margin in per cent is a share of is looked at in every seed of the reference too.
+        """
+        first = (job.cell, job.role, job.index) == (self.plan.reference_cell, "search", 0)
+        measure, metric = first or job.role == "reference", self.pipeline.metric
+        if first and result.error:
             self.failure = f"the reference recipe cannot be trained: {result.error.rstrip('.')}."
-        elif self.plan.criterion.relative and result.metrics.get(metric, 1.0) <= 0:
+        elif measure and self.plan.criterion.relative and result.metrics.get(metric, 1.0) <= 0:
             self.failure = f"a margin in per cent needs a positive {metric}; give --margin in units of the metric."
 
     def _deliver(self, job: Job, result: TrainingResult) -> None:
@@ -228,6 +230,7 @@ class Finder:
         if self.failure is None and self.reference is not None and self.reference.failed is not None:
             reason = self.reference.failed.error or _DIVERGED
             self.failure = f"the reference cannot be trained on fresh seeds: {reason}."
+        if self.failure is not None:
             return
         self._judge_control()
         for optimizer, ladder in self.ladders.items():
