@@ -12,6 +12,7 @@ from vrgd_ray.limit.arm import Arm
 from vrgd_ray.limit.cell_run import CellRun
 from vrgd_ray.limit.cell_tuning import CellTuning
 from vrgd_ray.limit.contest import Contest
+from vrgd_ray.limit.continuation import TESTED
 from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.limit.ladder import Ladder, predicted_start
 from vrgd_ray.limit.listener import Listener
@@ -41,9 +42,10 @@ class Finder:
     scales that know nothing. Which jobs are asked for, and with which recipes, depends on the plan and on results,
     never on timing.
 
-    recorded: finished jobs of an earlier start, replayed instead of trained. continuation: how often the plan has been
-    extended since the search began. max_seconds, max_samples: limits after which no further job is started; samples
-    count over all starts.
+    recorded: finished jobs of an earlier start, replayed instead of trained. continuation: how often the search has
+    gone on after a verdict; once more where a trial that is tried again changes a recipe that has been tested, and then
+    everything is judged anew. max_seconds, max_samples: limits after which no further job is started; samples count
+    over all starts.
     """
 
     def __init__(
@@ -61,7 +63,16 @@ class Finder:
         # Monotonic: a clock set forward or back must neither end a search nor keep it alive.
         self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
         self._max_samples, self.continuation = max_samples, continuation
-        self.reference_tuning = self._open_tuning(plan.reference_cell)
+        self._mended = False
+        self._trained_now: set[str] = set()
+        self.stop_reason: str | None = None
+        self.failure: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing but what is recorded, which comes in by replay."""
+        self._compared = any(job.role == "confirm" for job, _ in self.recorded.values())
+        self.reference_tuning = self._open_tuning(self.plan.reference_cell)
         self.reference: Arm | None = None
         self.control: Contest | None = None
         self.ladders: dict[str, Ladder] = {}
@@ -69,9 +80,7 @@ class Finder:
         self.runs: dict[Cell, CellRun] = {}
         self.running: dict[str, Job] = {}
         self.finished: dict[str, tuple[Job, TrainingResult]] = {}
-        self._mended = False
-        self.stop_reason: str | None = None
-        self.failure: str | None = None
+        self._tests_again = False
         self._advance()
 
     # Jobs out, results in.
@@ -81,16 +90,20 @@ class Finder:
         """Whether no further job will be asked for."""
         if self.stop_reason is not None or self.failure is not None:
             return True
+        if self._tests_again:
+            return False
         control = self.control is not None and self.control.verdict is not None
         return control and self._ladders_done and (self.scale_controls is None or self.scale_controls.finished)
 
     def next_job(self) -> Job | None:
         """A job to train now; None while those that are out must come back first, or when done."""
-        while not self.done and (proposed := self._propose()) is not None:
+        while not self.done and self._may_ask() and (proposed := self._propose()) is not None:
             job = self._edition(proposed)
+            if self._tests_again:
+                continue
             if job.key in self.recorded:
                 self.running[job.key] = job
-                self._take(job, self.recorded[job.key][1], replayed=True)
+                self._take(*self.recorded[job.key], replayed=True)
             elif not self._stopped_by_limit(job):
                 self.running[job.key] = job
                 for listener in self.listeners:
@@ -100,6 +113,7 @@ class Finder:
 
     def observe(self, job: Job, result: TrainingResult) -> None:
         """Take the result of a job that was asked for; one without a finite metric counts as broken."""
+        self._trained_now.add(job.key)
         self._take(job, result.checked(self.pipeline.metric), replayed=False)
 
     def stop(self, reason: str) -> None:
@@ -111,20 +125,37 @@ class Finder:
         """Every training run of the search by key, those that a continuation no longer uses included."""
         return {**self.recorded, **self.finished}
 
+    def _may_ask(self) -> bool:
+        """Not while results must come back before everything is judged anew, at half of the level."""
+        if self._tests_again and not self.running:
+            self.recorded, self.continuation = self.trained, self.continuation + 1
+            self._begin()
+        return not self._tests_again
+
     def _edition(self, job: Job) -> Job:
         """The job under the key of its recipe: a continued search may ask for a trial or seed with another one."""
         while job.key in self.recorded and not self._answers(job):
-            if self.recorded[job.key][1].error is not None:
+            before, job = job, replace(job, edition=job.edition + 1)
+            if self.recorded[before.key][1].error is not None:
                 self._mended = True  # what follows from its result may be asked for otherwise
-            elif self.continuation == 0 and not self._mended:
-                raise ConfigError(f"cannot resume: {job.key} was recorded with another recipe than this version asks.")
-            job = replace(job, edition=job.edition + 1)
-        return job
+            elif self._compared and job.key not in self.recorded:
+                self._replace_compared(self.recorded[before.key][0])
+        return replace(job, continuation=self.continuation)
+
+    def _replace_compared(self, job: Job) -> None:
+        """Train another recipe in place of this one; the verdict may rest on it, and another needs its own level.
+
+        Raises:
+            ConfigError: nothing explains why the recipe has changed.
+        """
+        if self.continuation == 0 and not self._mended:
+            raise ConfigError(f"cannot resume: {job.key} was recorded with another recipe than this version asks.")
+        self._tests_again = self._tests_again or (job.role in TESTED and job.continuation == self.continuation)
 
     def _answers(self, job: Job) -> bool:
-        """Whether the record of an earlier start is this job's result; what an error broke is tried again."""
+        """Whether a record is this job's result; what an error broke in an earlier start is tried again."""
         recorded, result = self.recorded[job.key]
-        return recorded.recipe == job.recipe and result.error is None
+        return recorded.recipe == job.recipe and (result.error is None or job.key in self._trained_now)
 
     def _stopped_by_limit(self, job: Job) -> bool:
         """Whether a limit forbids to start the job, which ends the search."""
