@@ -244,6 +244,9 @@ def test_the_power_that_is_reported_is_that_of_the_climb(noise_scale, share):
     assert power["margin_in_std"] == pytest.approx(0.01 / power["seed_std"])
     assert power["acceptance"] == acceptance(rule, power["margin_in_std"])
     assert power["detectable"] == pytest.approx(smallest_margin(rule) * power["seed_std"])
+    for seeds in (5, 10):
+        one_look = Criterion(margin=0.01, mode="max", alpha=0.0125 * share, looks=(seeds,), paired=True)
+        assert power[f"detectable_{seeds}"] == pytest.approx(smallest_margin(one_look) * power["seed_std"])
 
 
 def test_a_start_that_is_not_accepted_goes_down_to_the_limit():

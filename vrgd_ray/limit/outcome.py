@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -12,7 +13,7 @@ from vrgd_ray.config import Recipe
 from vrgd_ray.limit.arm import Arm
 from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.continuation import total_alpha
-from vrgd_ray.limit.criterion import Comparison, smallest_detectable_margin
+from vrgd_ray.limit.criterion import Comparison
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.insights import parameter_importances, series, tuning
 from vrgd_ray.limit.power import acceptance, smallest_margin
@@ -191,7 +192,7 @@ def _power(finder: Finder) -> dict[str, Any] | None:
     std, margin = statistics.stdev(values), rule.margin * (statistics.fmean(values) if rule.relative else 1.0)
     return {
         "seed_std": std,
-        **{f"detectable_{n}": std * smallest_detectable_margin(n, rule.level) for n in rule.looks},
+        **{f"detectable_{n}": std * smallest_margin(replace(rule, looks=(n,), alpha=rule.level)) for n in rule.looks},
         "detectable": std * smallest_margin(rule),
         "margin_in_std": margin / std if std > 0 else None,
         "acceptance": acceptance(rule, margin / std) if std > 0 else None,
