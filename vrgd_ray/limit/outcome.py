@@ -35,8 +35,7 @@ def build_outcome(
     """Everything known of the search so far; complete where it has finished, honest where it was cut short."""
     plan, tuned_cells = finder.plan, tuning(finder)
     largest = _largest(finder)
-    tuned = finder.reference if finder.reference is not None and _values(finder.reference) else None
-    recommended = largest["recipe"] if largest else (tuned.recipe.to_dict() if tuned and not finder.failure else None)
+    recommended = largest["recipe"] if largest else _reference_recipe(finder)
     return {
         "schema_version": SCHEMA_VERSION,
         "name": name,
@@ -88,13 +87,24 @@ def _status(finder: Finder) -> str:
 
 
 def _largest(finder: Finder) -> dict[str, Any] | None:
-    """The largest batch any optimizer may claim, if that is above the reference's."""
+    """The largest batch any optimizer may claim, if that is above the reference's; none where that fails."""
     cell = finder.winner
-    if cell is None or cell.batch_size <= finder.plan.reference.batch_size:
+    if not _reference_holds(finder) or cell is None or cell.batch_size <= finder.plan.reference.batch_size:
         return None
     contest = finder.runs[cell].contest
     recipe = contest.arm.recipe.to_dict() if contest else None
     return {"batch_size": cell.batch_size, "optimizer": cell.optimizer, "recipe": recipe}
+
+
+def _reference_recipe(finder: Finder) -> dict[str, Any] | None:
+    """What to train where nothing larger is claimed; nothing where the reference itself fails."""
+    arm = finder.reference
+    return arm.recipe.to_dict() if arm is not None and _values(arm) and _reference_holds(finder) else None
+
+
+def _reference_holds(finder: Finder) -> bool:
+    """Whether the reference could be trained on all seeds so far, the control's included."""
+    return not finder.failure and not (finder.control is not None and finder.control.arm.diverged)
 
 
 def _reference(finder: Finder) -> dict[str, Any]:
@@ -109,7 +119,8 @@ def _reference(finder: Finder) -> dict[str, Any]:
 
 def _control(control: Contest | None) -> dict[str, Any]:
     values = _values(control.arm) if control else []
-    return {"values": values, **_comparison(control), "verdict": _verdict(control)}
+    reason = control.reason if control else None
+    return {"values": values, **_comparison(control), "verdict": _verdict(control), "reason": reason}
 
 
 def _scale_controls(controls: ScaleControls | None) -> dict[str, Any] | None:
@@ -152,7 +163,8 @@ def _arm_facts(finder: Finder, arm: Arm | None, fallback: Recipe) -> dict[str, A
     values = _values(arm)
     results = [r for r in arm.results.values() if not r.diverged] if arm else []
     return {
-        "seeds": [arm.seed_of(index) for index in sorted(arm.results)] if arm else [],
+        "seeds": _seeds(arm, diverged=False),
+        "failed_seeds": _seeds(arm, diverged=True),
         "values": values,
         "mean": statistics.fmean(values) if values else None,
         "std": statistics.stdev(values) if len(values) > 1 else None,
@@ -163,8 +175,15 @@ def _arm_facts(finder: Finder, arm: Arm | None, fallback: Recipe) -> dict[str, A
     }
 
 
+def _seeds(arm: Arm | None, *, diverged: bool) -> list[int]:
+    """Seeds in order: those with a metric, or those that diverged or that an error broke."""
+    if arm is None:
+        return []
+    return [arm.seed_of(index) for index in sorted(arm.results) if arm.results[index].diverged == diverged]
+
+
 def _values(arm: Arm | None) -> list[float]:
-    """Metrics by seed number, without seeds that diverged."""
+    """Metrics in the order of the seeds, without those that diverged."""
     if arm is None:
         return []
     return [arm.results[i].metrics[arm.metric] for i in sorted(arm.results) if not arm.results[i].diverged]

@@ -96,6 +96,8 @@ def scale_sentence(result: Result) -> str:
         return "No variance-reduced optimizer was compared."
     if control_failed(result):
         return f"Whether {_listed(pairs)} moves the limit cannot be told: the margin is too tight for the seeds."
+    if result.get("status") == "failed":
+        return f"Whether {_listed(pairs)} moves the limit cannot be told: the search failed."
     so_far = "" if result.get("status", "finished") == "finished" else "So far: "
     moved = so_far + " ".join(_moved(result, name, name.removeprefix(VR_PREFIX)) for name in pairs)
     return f"{moved} {gain_sentence(result)}".rstrip()
@@ -124,6 +126,8 @@ def _nothing_accepted(result: Result) -> str:
     tested = [cell for cell in above if cell.get("verdict") not in (None, "not tested")]
     if not tested:
         return f"No verdict: no batch above {start} has been tested."
+    if any(accepted(cell, "confirmed") for cell in above):
+        return f"No batch above {start} is claimed: a seed of the reference, which all were compared with, failed."
     first = tested[0]
     values = f"{_comparison(result, first)}" if first.get("mean") is not None else f"margin {units.margin(result)}"
     return (
