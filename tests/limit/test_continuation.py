@@ -285,3 +285,7 @@ def test_a_search_extended_before_anything_was_compared_goes_on_with_another_ref
     replayed = search(later_trials_win, recorded=again.trained, warm_start=False, trials=6)
     assert (again.continuation, replayed.continuation) == (0, 0)
     assert replayed.finished == again.finished
+    cut = {key: run for key, run in again.trained.items() if key != "reference/adamw/32/3/edition-1"}
+    mended = search(later_trials_win, recorded=cut, warm_start=False, trials=6)
+    assert mended.continuation == 0
+    assert mended.finished == again.finished

@@ -63,7 +63,6 @@ class Finder:
         # Monotonic: a clock set forward or back must neither end a search nor keep it alive.
         self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
         self._max_samples, self.continuation = max_samples, continuation
-        self._mended = False
         self._trained_now: set[str] = set()
         self.stop_reason: str | None = None
         self.failure: str | None = None
@@ -71,7 +70,9 @@ class Finder:
 
     def _begin(self) -> None:
         """Know nothing but what is recorded, which comes in by replay."""
-        self._compared = any(job.role == "confirm" for job, _ in self.recorded.values())
+        recorded = [job for job, _ in self.recorded.values()]
+        self._compared = any(job.role == "confirm" for job in recorded)
+        self._may_change = self.continuation > 0 or any(job.edition for job in recorded)
         self.reference_tuning = self._open_tuning(self.plan.reference_cell)
         self.reference: Arm | None = None
         self.control: Contest | None = None
@@ -137,20 +138,26 @@ class Finder:
         while job.key in self.recorded and not self._answers(job):
             before, job = job, replace(job, edition=job.edition + 1)
             if self.recorded[before.key][1].error is not None:
-                self._mended = True  # what follows from its result may be asked for otherwise
+                self._may_change = True  # what follows from its result may be asked for otherwise
             elif self._compared and job.key not in self.recorded:
-                self._replace_compared(self.recorded[before.key][0])
+                self._replace_compared(self.recorded[before.key][0], job)
         return replace(job, continuation=self.continuation)
 
-    def _replace_compared(self, job: Job) -> None:
-        """Train another recipe in place of this one; the verdict may rest on it, and another needs its own level.
+    def _replace_compared(self, before: Job, job: Job) -> None:
+        """Train a run anew with another recipe; where a verdict may rest on the one before, that needs its own level.
 
         Raises:
             ConfigError: nothing explains why the recipe has changed.
         """
-        if self.continuation == 0 and not self._mended:
-            raise ConfigError(f"cannot resume: {job.key} was recorded with another recipe than this version asks.")
-        self._tests_again = self._tests_again or (job.role in TESTED and job.continuation == self.continuation)
+        if not self._may_change:
+            raise ConfigError(f"cannot resume: {before.key} was recorded with another recipe than this version asks.")
+        if before.role in TESTED and before.continuation == self.continuation and not self._begun(job):
+            self._tests_again = True
+
+    def _begun(self, job: Job) -> bool:
+        """Whether an earlier start has tested the recipe on other seeds, and has counted that."""
+        recipes = [each.recipe for each, _ in self.recorded.values() if (each.role, each.cell) == (job.role, job.cell)]
+        return any(recipe.with_values(seed=job.recipe.seed) == job.recipe for recipe in recipes)
 
     def _answers(self, job: Job) -> bool:
         """Whether a record is this job's result; what an error broke in an earlier start is tried again."""
