@@ -77,6 +77,7 @@ SETTINGS_TRIED = tuple(
 LABEL_NOISE = replace(
     SETTINGS,
     name="label_noise",
+    families={"sgd": {"lr": 0.01, "weight_decay": 5e-4}},
     pipeline="benchmarks.reproduction.label_noise:NoisyImageClassification",
     arguments={"model": "perceptron", "subset": 5000, "label_noise": 0.4},
     batch_sizes=(128,),
@@ -88,7 +89,6 @@ _FIXED = {"weight_decay": 5e-4}
 SHRINKAGES = (
     *(replace(variant, settings={**variant.settings, **_FIXED}) for variant in (USUAL, *CONTROL_VARIANTS)),
     Variant(name="gsnr_lower_0.01", settings={**_FIXED, "gsnr_lower": 0.01}),
-    Variant(name="gsnr_lower_0.01_num_groups_32", settings={**_FIXED, "gsnr_lower": 0.01, "num_groups": 32}),
     Variant(name="vr_more_weight_decay", base="base_more_weight_decay", settings={"weight_decay": "0.0005:0.05"}),
 )
 """What may keep a network from fitting wrong labels: scales that shrink, with little weight decay; and more of that."""
