@@ -11,9 +11,12 @@ def gain_sentence(result: Result) -> str:
     """One sentence on the controls of the VR cell that holds the claim; empty where none were trained."""
     controls = result.get("controls") or {}
     found = [(controls.get(role) or {}).get("verdict") for role in ("constant", "shuffled")]
-    if not controls or "not tested" in found or None in found:
+    if not controls:
         return ""
     cell = f"{controls['batch_size']} with {controls['optimizer']}"
+    if "not tested" in found or None in found:
+        finished = result.get("status", "finished") == "finished"  # then only an error can have kept a control out
+        return f"Where the gain of {cell} comes from is not known: a control could not be trained." if finished else ""
     if all(verdict in _BEATEN for verdict in found):
         return (
             f"What {cell} gains comes from knowing which elements are noisy: with the layer's mean scale, and with the "
