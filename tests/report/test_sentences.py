@@ -190,6 +190,23 @@ def test_a_lower_limit_is_said():
     assert told == "vr_adamw did not move the limit: 256 with adamw, while 512 with vr_adamw was rejected."
 
 
+def test_what_could_not_be_trained_decides_nothing_about_the_limit():
+    result = synthetic.full()
+    lost = {"verdict": "reject", "reason": "OutOfMemoryError: CUDA out of memory"}
+    result["cells"][-1] |= lost
+    told = scale_sentence(result)
+    assert told == "Whether vr_adamw moves the limit is not known: 512 with vr_adamw could not be trained."
+    result = synthetic.full()
+    result["cells"][4] |= lost
+    assert scale_sentence(result).endswith("256 with adamw could not be trained, which says nothing of its accuracy.")
+
+
+def test_a_failed_control_takes_back_no_verdict_where_there_is_none():
+    result = synthetic.control_failed() | {"cells": [], "largest": None}
+    told = summary_sentence(result)
+    assert told.startswith("No verdict: no batch above 32 has been tested to the end. The control failed")
+
+
 def test_exploratory_acceptance_is_no_gain():
     result = synthetic.full()
     result["cells"][-1] |= {"verdict": "accept", "claim": "exploratory"}

@@ -36,6 +36,13 @@ def test_a_lost_seed_leaves_no_bounds_beside_the_verdict():
     assert table_rows(synthetic.full(control=control))[2][3:5] == ["-", "control rejected: a seed was lost"]
 
 
+def test_a_cell_between_its_looks_is_undecided_and_shows_no_bounds():
+    begun = synthetic.cell(64, "adamw", -0.0006, "not tested", "not tested")
+    control = synthetic.full()["control"] | {"verdict": "not tested"}
+    rows = table_rows(synthetic.full(cells=[begun], control=control, status="stopped"))
+    assert [row[3:5] for row in rows[2:]] == [["-", "control undecided"], ["-", "undecided"]]
+
+
 @pytest.mark.parametrize("make", synthetic.ALL)
 def test_columns_line_up(make):
     lines = text_table(make()).splitlines()

@@ -80,11 +80,13 @@ def rejection(cell: Cell) -> Rejection | None:
 def bounds(arm: Cell) -> tuple[float, float, float] | None:
     """(lower, difference, upper) of the comparison that decided an arm; None where none did.
 
-    A seed that is lost at the second look overrules the first, whose bounds older versions kept.
+    A seed that is lost at the second look overrules the first, whose bounds older versions kept; so does a search that
+    ends on the way there.
     """
     found = [arm.get(key) for key in ("lower", "difference", "upper")]
     known = [float(bound) for bound in found if bound is not None and math.isfinite(bound)]
-    return None if arm.get("reason") or len(known) < len(found) else (known[0], known[1], known[2])
+    decided = arm.get("verdict") in VERDICTS and not arm.get("reason")
+    return (known[0], known[1], known[2]) if decided and len(known) == len(found) else None
 
 
 def confirmed_limit(result: Result, optimizer: str) -> int | None:

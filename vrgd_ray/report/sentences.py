@@ -29,6 +29,8 @@ FEWEST_TRIALS = 8
 FEWEST_SEEDS = 5
 """Seeds at the first look below which the report warns."""
 
+NO_VERDICT = "No verdict"
+
 
 def summary_sentence(result: Result) -> str:
     """The verdict of the search, followed by what qualifies it (interrupted, failed control, open upper end)."""
@@ -38,7 +40,9 @@ def summary_sentence(result: Result) -> str:
 def headline(result: Result) -> str:
     """The verdict in one sentence."""
     verdict, doubt = _verdict(result), _doubt(result)
-    return f"Not reliable, because {doubt}: {verdict[0].lower()}{verdict[1:]}" if doubt else verdict
+    if not doubt or verdict.startswith(NO_VERDICT):
+        return verdict
+    return f"Not reliable, because {doubt}: {verdict[0].lower()}{verdict[1:]}"
 
 
 def _doubt(result: Result) -> str:
@@ -52,7 +56,7 @@ def _doubt(result: Result) -> str:
 
 def _verdict(result: Result) -> str:
     if reference_mean(result) is None:
-        return "No verdict: the reference has not been trained."
+        return f"{NO_VERDICT}: the reference has not been trained."
     largest, start = result.get("largest"), reference_batch(result)
     if not largest or (start is not None and largest["batch_size"] <= start):
         return _nothing_accepted(result)
@@ -147,7 +151,7 @@ def _nothing_accepted(result: Result) -> str:
     tested = [cell for cell in sorted_cells(result) if cell.get("verdict") in VERDICTS]
     above = [cell for cell in tested if cell["batch_size"] > (start or 0)]
     if not above:
-        return f"No verdict: no batch above {start} has been tested."
+        return f"{NO_VERDICT}: no batch above {start} has been tested to the end."
     what, first = "was accepted within the margin: the smallest tested", above[0]
     if any(accepted(cell) for cell in above):  # beyond a failure, maybe one at the reference's own batch
         what = "can be claimed: the smallest that was not accepted"
@@ -242,6 +246,9 @@ def _moved(result: Result, name: str, base: str) -> str:
         return f"{name} and {base} have not both been tested, so whether {name} moves the limit is not known."
     start = reference_batch(result) or 0
     ours, theirs = confirmed_limit(result, name) or 0, confirmed_limit(result, base) or 0
+    ended = _end(result, name, ours)
+    if ours <= theirs and ended and rejection(ended) == "error":
+        return f"Whether {name} moves the limit is not known: {_name(ended)} could not be trained."
     if max(ours, theirs) <= start:
         return f"{name} did not move the limit: neither it nor {base} was accepted above batch {start}."
     if ours > theirs:
@@ -254,12 +261,19 @@ def _moved(result: Result, name: str, base: str) -> str:
 
 def _limit(result: Result, optimizer: str, limit: int) -> str:
     """What ended an optimizer's climb; not being accepted is not the same as being worse."""
-    own = [c for c in sorted_cells(result) if c["optimizer"] == optimizer and c["batch_size"] > limit]
-    first = next((c for c in own if c.get("verdict") in VERDICTS and not accepted(c)), None)
+    first = _end(result, optimizer, limit)
     if first is None:
         return f"{optimizer} was not tested beyond {limit}"
+    if rejection(first) == "error":
+        return f"{_name(first)} could not be trained, which says nothing of its accuracy"
     text = f"{_name(first)} was {verdict_words(first)}"
     return f"{text}, which does not mean that it is worse" if first["verdict"] == "inconclusive" else text
+
+
+def _end(result: Result, optimizer: str, limit: int) -> Cell | None:
+    """The first batch beyond an optimizer's limit that was not accepted; None where none was tested."""
+    own = [c for c in sorted_cells(result) if c["optimizer"] == optimizer and c["batch_size"] > limit]
+    return next((c for c in own if c.get("verdict") in VERDICTS and not accepted(c)), None)
 
 
 def _tested(result: Result, optimizer: str) -> bool:

@@ -73,7 +73,7 @@ def _reference_row(result: Result, units: Units) -> Row:
 
 def _control_row(result: Result, units: Units) -> Row:
     control, trouble = result["control"], control_trouble(result)
-    verdict = f"control {LOST.get(str(trouble)) or VERDICTS.get(control.get('verdict'), 'not tested')}"
+    verdict = f"control {LOST.get(str(trouble)) or _verdict(control)}"
     seeds = f"({len(control.get('values') or [])} other)"
     compared = MISSING if trouble == "lost" else _bounds(control, units)
     return [*_reference_name(result), seeds, compared, verdict, MISSING, MISSING]
@@ -93,8 +93,12 @@ def verdict_words(cell: Cell) -> str:
     why = rejection(cell)
     if why is not None:
         return f"rejected: {REJECTIONS[why]}"
-    verdict, claim = VERDICTS.get(str(cell.get("verdict")), "not tested"), cell.get("claim")
+    verdict, claim = _verdict(cell), cell.get("claim")
     return f"{verdict} ({claim})" if verdict == "accepted" and claim else verdict
+
+
+def _verdict(arm: dict[str, Any]) -> str:
+    return VERDICTS.get(str(arm.get("verdict"))) or ("undecided" if arm.get("values") else "not tested")
 
 
 def _mean(arm: dict[str, Any], units: Units) -> str:
