@@ -70,8 +70,10 @@ def test_a_claim_whose_control_was_not_tested_says_so():
 
 
 def test_a_claim_of_a_search_that_failed_is_taken_back():
-    told = summary_sentence(synthetic.full(status="failed", reason="a seed of the reference diverged"))
-    assert told.startswith("Not reliable, because the search failed: largest batch")
+    failed = synthetic.full(status="failed", reason="a seed of the reference diverged")
+    assert summary_sentence(failed).startswith("Not reliable, because the search failed: largest batch")
+    assert scale_sentence(failed) == "Whether vr_adamw moves the limit cannot be told, because the search failed."
+    assert "no batch above 32 is claimed: a seed of the reference" in summary_sentence(failed | {"largest": None})
 
 
 def test_a_seed_that_diverges_at_the_second_look_overrules_the_bounds_of_the_first():
@@ -139,7 +141,7 @@ def test_an_exploratory_cell_is_not_the_first_that_was_not_accepted():
     result["cells"].append(synthetic.cell(32, "vr_adamw", -0.05, "reject", "exploratory"))
     told = summary_sentence(result)
     assert told.startswith(
-        "No batch above 32 can be claimed: the smallest that was not accepted, 32 with vr_adamw, was rejected ("
+        "No batch above 32 is claimed: the smallest that was not accepted, 32 with vr_adamw, was rejected ("
     )
     assert "64 with adamw passed as well; that is a hint, not a claim" in told
 

@@ -47,8 +47,8 @@ class ScaleControls:
 
     def finding(self, role: Role) -> Finding:
         """better: VR beats the control; equal: by less than the margin, if at all; unclear: neither is shown."""
-        if (failed := self.arms[role].failed) is not None:
-            return "not tested" if failed.error else "diverged"
+        if self.arms[role].failed is not None:
+            return "diverged"
         comparison = self.comparison(role)
         if comparison is None:
             return "not tested"

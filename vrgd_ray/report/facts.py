@@ -105,7 +105,7 @@ def _useful_batch(result: Result) -> str:
     ends = [series_pairs(curve, name)[-1:] for name in ("noise_scale_low", "noise_scale_high")]
     interval = f" (95 %: {' to '.join(count(value) for [(_, value)] in ends)})" if all(ends) else ""
     largest = (result.get("largest") or {}).get("batch_size")
-    measured = f"largest accepted: {count(largest)}" if largest else "none above the reference was confirmed"
+    measured = f"largest accepted: {count(largest)}" if largest else "none above the reference is claimed"
     return f"about {count(noise_scale)} samples, the noise scale{interval}; {measured}"
 
 

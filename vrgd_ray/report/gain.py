@@ -11,12 +11,9 @@ def gain_sentence(result: Result) -> str:
     """One sentence on the controls of the VR cell that holds the claim; empty where none were trained."""
     controls = result.get("controls") or {}
     found = [(controls.get(role) or {}).get("verdict") for role in ("constant", "shuffled")]
-    if not controls:
+    if not controls or "not tested" in found or None in found:
         return ""
     cell = f"{controls['batch_size']} with {controls['optimizer']}"
-    if "not tested" in found or None in found:
-        finished = result.get("status", "finished") == "finished"  # then only an error can have kept a control out
-        return f"Where the gain of {cell} comes from is not known: a control could not be trained." if finished else ""
     based = str(controls["optimizer"]).removeprefix(VR_PREFIX) in optimizers(result)
     gain = f"What {cell} gains" if based else f"Whatever {cell} may gain"  # over its base
     if all(verdict in _BEATEN for verdict in found):

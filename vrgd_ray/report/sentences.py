@@ -47,7 +47,7 @@ def headline(result: Result) -> str:
 
 def _doubt(result: Result) -> str:
     """What takes every verdict back; empty where nothing does."""
-    if result.get("largest") and result.get("status") == "failed":
+    if result.get("status") == "failed":
         return "the search failed"
     if control_trouble(result) == "error":
         return "the control could not be trained"
@@ -152,9 +152,11 @@ def _nothing_accepted(result: Result) -> str:
     above = [cell for cell in tested if cell["batch_size"] > (start or 0)]
     if not above:
         return f"{NO_VERDICT}: no batch above {start} has been tested to the end."
+    if any(accepted(cell, "confirmed") for cell in above):
+        return f"No batch above {start} is claimed: a seed of the reference, which all were compared with, failed."
     what, first = "was accepted within the margin: the smallest tested", above[0]
     if any(accepted(cell) for cell in above):  # beyond a failure, maybe one at the reference's own batch
-        what = "can be claimed: the smallest that was not accepted"
+        what = "is claimed: the smallest that was not accepted"
         first = next(cell for cell in tested if not accepted(cell))
     return f"No batch above {start} {what}, {_name(first)}, was {verdict_words(first)} ({_comparison(result, first)})."
 
