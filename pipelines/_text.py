@@ -118,7 +118,8 @@ class Corpus:
         made = Tokenizer(models.WordPiece(entries, unk_token="[UNK]"))  # in which text cannot spell a special token
         made.normalizer, made.pre_tokenizer = tokenizer.normalizer, tokenizer.pre_tokenizer
         made.decoder = tokenizer.decoder
-        made.save(str(folder / "tokenizer.json"))
+        text = made.to_str(pretty=True)  # its own save() does not say that a disk is full in a way that can be told
+        (folder / "tokenizer.json").write_text(text, encoding="utf-8")
 
     def _letters(self, normalizer: Any) -> list[str]:
         """The most frequent letters and signs of the training documents, in the order of their numbers."""

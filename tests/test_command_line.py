@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -9,8 +10,9 @@ from contextlib import nullcontext
 
 import pytest
 
-from vrgd_ray import __main__, cli, train, tune
+from vrgd_ray import ConfigError, __main__, cli, train, tune
 from vrgd_ray.training.configuration import Configuration
+from vrgd_ray.training.result import TrainingResult
 from vrgd_ray.training.worker_context import CheckpointInterval
 
 REFUSED = [
@@ -18,6 +20,9 @@ REFUSED = [
     (["--pipeline", "pipelines.digits:Digit"], "did you mean 'Digits'"),
     (["--pipeline-args", "size=3"], "unknown pipeline argument 'size'"),
     (["--pipeline-args", "size"], "key=value"),
+    (["--pipeline-args", "data=*.parquet"], """quote it: 'data="*.parquet"'"""),
+    (["--pipeline-args", "data=[a"], """quote it: 'data="[a"'"""),
+    (["--pipeline-args", "since=2024-13-45"], """quote it: 'since="2024-13-45"'"""),
     (["--optimizers", "vr_adamww"], "did you mean 'vr_adamw'"),
     (["--batch-sizes", "32,100"], "nearest that are: 96 and 104"),
     (["--batch-sizes", "32,4096"], "above the 1149 training samples"),
@@ -25,6 +30,9 @@ REFUSED = [
     (["--num-groups", "64"], "less than one sample"),
     (["--num-groups", "1"], "num_groups = 1"),
     (["--max-batch-size", "16"], "max_batch_size = 16"),
+    (["--max-batch-size", "0"], "max_batch_size = 0"),
+    (["--batch-sizes", ","], "batch_sizes is empty"),
+    (["--batch-sizes", "32", "--optimizers", "adamw"], "adamw at batch 32 is the reference itself"),
     (["--set", "lr=-1"], "lr = -1"),
     (["--set", "lr=0"], "lr = 0"),
     (["--set", "lrr=1"], "did you mean 'lr'"),
@@ -43,6 +51,8 @@ REFUSED = [
     (["--epochs", "nan"], "epochs = nan"),
     (["--workers-per-trial", "0"], "workers_per_trial = 0"),
     (["--workers-per-trial", "9"], "at most 8 workers"),
+    (["--workers-per-trial", "8", "--set", "num_groups=4"], "at most 4 workers"),
+    (["--workers-per-trial", "8", "--set", "num_groups=16,4"], "at most 4 workers"),
     (["--concurrent-trials", "0"], "concurrent_trials = 0"),
     (["--gpus-per-worker", "-1"], "gpus_per_worker = -1"),
     (["--max-hours", "-1"], "max_hours = -1"),
@@ -90,6 +100,11 @@ def test_show_space_prints_every_searched_field(capsys):
     assert re.search(r"gsnr_upper +fixed 2", text)
     assert re.search(r"num_groups +one of 8, 16", text)
     assert re.search(r"lr +0\.000849 to 0\.0212 on a log scale", text)
+
+
+def test_workers_are_held_against_the_groups_that_trials_will_have(capsys):
+    assert tune.main(["--workers-per-trial", "16", "--set", "num_groups=16", "--show-space"]) == 0
+    assert re.search(r"num_groups +fixed 16", capsys.readouterr().out)
 
 
 def test_show_space_prints_a_space_that_the_pipeline_brings(tmp_path, monkeypatch, capsys):
@@ -231,8 +246,29 @@ def test_checkpoints_by_seconds_or_by_epochs(text, interval):
     assert train._parse_interval(text, 1000) == interval
 
 
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (None, "The run diverged after 7 steps: its loss, a parameter or the metric is no longer finite."),
+        ("evaluate() gave auc = nan", "The run broke after 7 steps: evaluate() gave auc = nan."),
+    ],
+)
+def test_a_run_without_a_result_says_why(error, sentence, capsys):
+    result = TrainingResult(metrics={}, diverged=True, error=error, steps=7)
+    assert train._print_result(result, "auc") == 1
+    assert capsys.readouterr().err.strip() == sentence
+
+
 def test_pipeline_arguments_read_numbers_and_words():
     assert cli.pipeline_arguments(["size=3", "name=abc", "flag=true"]) == {"size": 3, "name": "abc", "flag": True}
+
+
+@pytest.mark.parametrize("text", ["*.parquet", "[a", 'a "b": c: \\d', "2024-13-45", "@ü"])
+def test_pipeline_arguments_that_are_no_yaml_are_refused_with_what_to_type(text):
+    with pytest.raises(ConfigError, match="not valid YAML") as refused:
+        cli.pipeline_arguments([f"data={text}"])
+    (typed,) = shlex.split(str(refused.value).partition("quote it: ")[2])
+    assert cli.pipeline_arguments([typed]) == {"data": text}
 
 
 def test_the_command_to_go_on_has_no_limits_that_would_end_it_at_once(monkeypatch):

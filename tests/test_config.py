@@ -4,11 +4,12 @@ import json
 import math
 from dataclasses import FrozenInstanceError, fields
 
+import numpy as np
 import pytest
 import yaml
 
 from vrgd_ray import ConfigError, GsnrBounds, Recipe
-from vrgd_ray.config import check_batch_groups, check_value, nearest
+from vrgd_ray.config import check_batch_groups, check_value, first_line, nearest
 
 VALID = {"optimizer": "vr_adamw", "batch_size": 64, "lr": 0.01}
 
@@ -140,6 +141,34 @@ def test_a_recipe_survives_dict_json_and_yaml():
     assert list(recipe.to_dict()) == [field.name for field in fields(Recipe)]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"lr": 0.01 * np.sqrt(2), "epochs": np.float32(0.5), "weight_decay": np.float64(0)},
+        {"batch_size": np.int64(64), "num_groups": np.arange(9)[8], "seed": np.uint8(3), "epochs": np.int32(2)},
+        {"optimizer": np.str_("sgd"), "schedule": np.array(["cosine"])[0]},
+        {"gsnr_lower": np.float64(0.2), "gsnr_upper": np.float64(0.5), "clip_grad_norm": np.float16(1)},
+    ],
+    ids=["fractions", "whole", "names", "bounds"],
+)
+def test_numbers_and_names_of_numpy_become_plain(values):
+    for recipe in (Recipe(**VALID | values), Recipe(**VALID).with_values(**values), Recipe.from_dict(VALID | values)):
+        assert yaml.safe_load(yaml.safe_dump(recipe.to_dict())) == recipe.to_dict()
+        assert {name: getattr(recipe, name) for name in values} == values
+        assert {type(value) for value in recipe.gsnr_bounds} == {float}
+    for name, value in values.items():
+        check_value(name, value)
+
+
+def test_bounds_of_numpy_become_plain():
+    assert [type(value) for value in GsnrBounds(lower=np.float64(0.2), upper=np.float32(1))] == [float, float]
+
+
+def test_an_array_is_no_number():
+    with pytest.raises(ConfigError, match="lr = array"):
+        Recipe(**VALID | {"lr": np.array(0.1)})
+
+
 def test_a_recipe_is_frozen_and_named_by_keyword_only():
     with pytest.raises(FrozenInstanceError):
         Recipe(**VALID).lr = 1.0
@@ -179,3 +208,11 @@ def test_missing_fields_are_all_named():
 def test_nearest_lists_all_names_in_order():
     assert nearest("adamx", ["sgd", "adam"]) == "did you mean 'adam'? Valid: adam, sgd."
     assert nearest("zzz", ["sgd", "adam"]) == "Valid: adam, sgd."
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [(OSError("no room.\nTraceback: more"), "no room"), (ValueError("  "), "ValueError"), (EOFError(), "EOFError")],
+)
+def test_an_error_is_said_in_one_line(error, line):
+    assert first_line(error) == line

@@ -12,7 +12,18 @@ import vrgd_ray
 ROOT = Path(vrgd_ray.__file__).parent.parent
 
 BASE = {"config"}
-CORE = BASE | {"argument_types", "data", "keyed", "mapped", "parquet", "pipeline", "optim", "gradients", "schedules"}
+CORE = BASE | {
+    "argument_types",
+    "cache",
+    "data",
+    "keyed",
+    "mapped",
+    "parquet",
+    "pipeline",
+    "optim",
+    "gradients",
+    "schedules",
+}
 TRAINING = CORE | {"tracking", "training"}
 SEARCH = TRAINING | {"search"}
 LIMIT = SEARCH | {"limit"}
@@ -22,7 +33,8 @@ MAY_IMPORT = {
     "data": BASE,
     "keyed": BASE,
     "mapped": BASE,
-    "parquet": BASE | {"mapped"},
+    "cache": BASE,
+    "parquet": BASE | {"cache", "mapped"},
     "argument_types": BASE,
     "pipeline": BASE | {"argument_types"},
     "optim": BASE | {"optim"},

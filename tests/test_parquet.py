@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import resource
+import signal
 import subprocess
 import sys
 from multiprocessing import get_context
@@ -80,6 +82,48 @@ def test_arrays_are_made_once_and_anew_when_the_file_has_changed(folder):
     assert "triple" in table(folder / "train").mapped(["number"], lambda b: {"triple": np.ones(1)}, "triple")
 
 
+def test_arrays_of_one_conversion_are_not_taken_for_those_of_another(folder):
+    plain = table(folder / "train").mapped(["number"])
+
+    def convert(batch):
+        return {"number": batch.column("number").to_numpy() / 255}
+
+    with pytest.raises(ConfigError, match="convert needs a key that names all its arrays depend on"):
+        table(folder / "train").mapped(["number"], convert)
+    scaled = table(folder / "train").mapped(["number"], convert, "scaled")
+    np.testing.assert_array_equal(scaled["number"], plain["number"] / 255)
+    again = table(folder / "train").mapped(["number"], key="scaled")
+    np.testing.assert_array_equal(again["number"], plain["number"])
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda file: file.unlink(), lambda file: os.truncate(file, file.stat().st_size - 1)]
+)
+def test_what_a_cleaner_took_from_the_cache_is_made_anew(folder, damage):
+    whole = table(folder / "train").mapped(["pair", "number"])
+    files = [file for file in whole.folder.iterdir() if file.stat().st_size]
+    assert len(files) == 4
+    for file in files:
+        damage(file)
+        anew = table(folder / "train").mapped(["pair", "number"])
+        assert anew.folder == whole.folder
+        np.testing.assert_array_equal(anew["number"], np.arange(100) * 0.5)
+    np.testing.assert_array_equal(whole["number"], np.arange(100) * 0.5)  # still held by who mapped it before
+
+
+def test_a_derived_folder_that_lost_a_file_in_a_folder_is_made_anew(folder):
+    def make(unfinished):
+        (unfinished / "inner").mkdir()
+        (unfinished / "inner/text").write_text("made")
+
+    for _ in range(2):
+        derived = table(folder / "train").derived("nested", make)
+        assert (derived / "inner/text").read_text() == "made"
+        (derived / "inner/text").unlink()
+        (derived / "inner").rmdir()
+    assert len(list((folder / "cache").iterdir())) == 1
+
+
 def test_arrays_travel_as_the_name_of_their_folder(folder):
     mapped = table(folder / "train").mapped(["pair"])
     text = pickle.dumps(mapped)
@@ -119,6 +163,11 @@ def test_processes_that_make_the_same_arrays_do_not_disturb_each_other(folder):
         (lambda f: table(f / "train").mapped(["text"]), r"text in the table .* holds string, not numbers"),
         (lambda f: table(f / "holes").mapped(["number"]), r"number in the table .* has empty fields"),
         (lambda f: list(table(f / "cut").batches(["number"])), r"cut cannot be read"),
+        (lambda f: table(f / "both"), r"both .*both.parquet and a folder .*both with Parquet files; keep the one"),
+        (lambda f: table(f"file://{f}/both"), r"both file://.*both.parquet and a folder file://.*both with"),
+        (lambda f: table(f / "train").mapped([]), r"no columns of the table .*train are asked for"),
+        (lambda f: list(table(f / "train").batches([])), r"no columns of the table .*train are asked for"),
+        (lambda f: table(f / "twins").mapped(["x"]), r"twins has more than one column x; make it with"),
     ],
 )
 def test_what_cannot_be_read_is_said_with_the_remedy(folder, act, message):
@@ -126,6 +175,9 @@ def test_what_cannot_be_read_is_said_with_the_remedy(folder, act, message):
     write(folder / "empty.parquet", {"number": pa.array([], pa.int64())})
     write(folder / "holes.parquet", {"number": [1, None, 3]})
     write(folder / "cut.parquet", {"number": np.random.default_rng(0).random(10_000)}, compression=None)
+    write(folder / "both.parquet", {"number": [1]})
+    write(folder / "both/part.parquet", {"number": [1]})
+    parquet.write_table(pa.table([[1], [2]], names=["x", "x"]), folder / "twins.parquet")
     data = bytearray((folder / "cut.parquet").read_bytes())
     data[4:60] = bytes(56)  # the footer is whole, the first page is not
     (folder / "cut.parquet").write_bytes(data)
@@ -152,6 +204,50 @@ def test_a_cache_that_cannot_be_written_is_named(folder, monkeypatch):
     monkeypatch.setenv("VRGD_CACHE", str(folder / "file"))
     with pytest.raises(ConfigError, match="set VRGD_CACHE to a folder that can"):
         table(folder / "train").mapped(["number"])
+
+
+def limit_file_size():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+
+
+MAP = """
+import sys
+from vrgd_ray import ConfigError, ParquetTable
+try:
+    ParquetTable(sys.argv[1], remedy="").mapped(["number"])
+except ConfigError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(folder):
+    write(folder / "big.parquet", {"number": np.arange(1000.0)})
+    command = [sys.executable, "-c", MAP, str(folder / "big")]
+    said = subprocess.check_output(command, text=True, env=os.environ, preexec_fn=limit_file_size)
+    assert f"the cache {folder / 'cache'} cannot be written (" in said
+    assert "make room there, or set VRGD_CACHE to a folder that can" in said
+    assert len(said.splitlines()) == 1
+    assert list((folder / "cache").iterdir()) == []
+
+
+def test_a_cache_without_a_home_is_a_sentence(folder, monkeypatch):
+    monkeypatch.setenv("VRGD_CACHE", "~no_such_user/cache")
+    with pytest.raises(ConfigError, match="home folder is not known; set VRGD_CACHE to a folder that can be written"):
+        table(folder / "train").mapped(["number"])
+
+
+def test_errors_of_what_makes_the_arrays_are_not_taken_for_the_cache(folder):
+    with pytest.raises(FileNotFoundError, match="elsewhere"):
+        table(folder / "train").mapped(["number"], lambda _: (folder / "elsewhere").read_bytes(), "elsewhere")
+
+
+def test_a_cache_relative_to_the_folder_is_found_from_another(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("VRGD_CACHE", "relative")
+    text = pickle.dumps(table(folder / "train").mapped(["number"]))
+    monkeypatch.chdir("/")
+    np.testing.assert_array_equal(pickle.loads(text)["number"], np.arange(100) * 0.5)
 
 
 MEASURE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -65,18 +66,30 @@ def pipeline_arguments(settings: Sequence[str]) -> dict[str, Any]:
     """ "key=value" items as constructor arguments; values are read as YAML, so numbers and true/false work.
 
     Raises:
-        ConfigError: an item is not key=value.
+        ConfigError: an item is not key=value, or its value no YAML.
     """
-    import yaml
-
     from vrgd_ray.config import require
 
     arguments = {}
     for setting in settings:
         key, equals, text = setting.partition("=")
         require(bool(key and equals), f"--pipeline-args {setting!r} must be key=value.")
-        arguments[key] = yaml.safe_load(text)
+        arguments[key] = _yaml_value(setting, key, text)
     return arguments
+
+
+def _yaml_value(setting: str, key: str, text: str) -> Any:
+    import yaml
+
+    from vrgd_ray.config import ConfigError
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date or a number that there is not, as 2024-13-45
+        quoted = shlex.quote(f"{key}={json.dumps(text, ensure_ascii=False)}")
+        raise ConfigError(
+            f"--pipeline-args {setting!r}: the value is not valid YAML; if it is meant as text, quote it: {quoted}"
+        ) from error
 
 
 def fixed_values(settings: Sequence[str]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
@@ -18,8 +19,14 @@ class StorageError(RuntimeError):
     """The storage takes nothing more: a full disk, a bucket that cannot be reached. What was written is safe."""
 
     def __init__(self, place: str, error: OSError) -> None:
-        reason = error.strerror or str(error).splitlines()[0]
+        reason = error.strerror or first_line(error)
         super().__init__(f"cannot write to {place}: {reason}. Make room or mend it, then go on with --resume.")
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in a line without a full stop; its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__
 
 
 def require(condition: bool, message: str) -> None:
@@ -48,6 +55,7 @@ class GsnrBounds:
     """Largest scale of an element, unit-free; the paper uses 1. upper > 0 and finite."""
 
     def __post_init__(self) -> None:
+        _make_plain(self)
         check_value("gsnr_lower", self.lower)
         check_value("gsnr_upper", self.upper)
         require(
@@ -66,7 +74,10 @@ class GsnrBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that determines a training trajectory, apart from model and data."""
+    """Everything that determines a training trajectory, apart from model and data.
+
+    Numbers and names of other libraries, as NumPy's, become Python's own.
+    """
 
     optimizer: str
     """Name in the optimizer registry, for example "adamw" or "vr_adamw"."""
@@ -100,6 +111,7 @@ class Recipe:
     """Seed of the initialisation, the order of samples and every random draw of the run."""
 
     def __post_init__(self) -> None:
+        _make_plain(self)
         for field in fields(self):
             check_value(field.name, getattr(self, field.name))
         check_batch_groups(self.batch_size, self.num_groups)
@@ -150,6 +162,7 @@ def check_fields(names: Iterable[str]) -> None:
 
 def check_value(name: str, value: Any) -> None:
     """Refuse a value that no recipe could have in this field, whatever its other fields."""
+    value = _plain(value)
     if name in _COUNTS:
         _check_count(name, value, *_COUNTS[name])
     elif name in _NAMES:
@@ -176,6 +189,22 @@ def check_batch_groups(batch_size: int, num_groups: int) -> None:
         f"batch_size = {batch_size} is not a multiple of num_groups = {num_groups}; "
         f"the nearest that are: {lower} and {lower + num_groups}.",
     )
+
+
+def _make_plain(values: Recipe | GsnrBounds) -> None:
+    """YAML and checkpoints take Python's own numbers and names only, while some of NumPy's pass for them."""
+    for field in fields(values):
+        object.__setattr__(values, field.name, _plain(getattr(values, field.name)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return str.__str__(value) if isinstance(value, str) else value
 
 
 _NAMES = {"optimizer": "adamw", "schedule": "cosine"}

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from vrgd_ray.config import ConfigError, require
+from vrgd_ray.cache import made_once
+from vrgd_ray.config import ConfigError, first_line, require
 from vrgd_ray.mapped import Array, MappedArrays, write_arrays
 
 RecordBatch: TypeAlias = Any
@@ -25,19 +24,21 @@ _BUFFER = 2**20
 
 
 class ParquetTable:
-    """One table: `LOCATION.parquet`, or all Parquet files of the folder `LOCATION`, in the order of their names.
+    """One table: `LOCATION.parquet`, or all Parquet files of the folder `LOCATION`, in the order of their names, but
+    not both.
 
     Training asks for samples in random order, for which Parquet is not made. `mapped` therefore copies the columns that
     are needed, once, into uncompressed files in a cache on this machine and maps them into memory: a gather is then one
     read for each sample and memory stays as it is, however large the table. The cache is `$VRGD_CACHE`, by default
-    `~/.cache/vrgd_ray`; it may be deleted at any time, and a table that has changed is copied anew.
+    `~/.cache/vrgd_ray`; it may be deleted at any time, and a table that has changed, or whose copy lost a file, is
+    copied anew.
 
     Args:
         location: path or URI (s3://bucket/data/train) without the ending.
         remedy: how the table is made; the end of every error message.
 
     Raises:
-        ConfigError: there is no such table, or it cannot be read.
+        ConfigError: there is no such table, there are two, or it cannot be read.
     """
 
     def __init__(self, location: str, *, remedy: str) -> None:
@@ -55,7 +56,7 @@ class ParquetTable:
         except (ArrowException, OSError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            raise ConfigError(f"the table {location} cannot be read ({_first_line(error)}); {remedy}") from error
+            raise ConfigError(f"the table {location} cannot be read ({first_line(error)}); {remedy}") from error
         require(self.num_rows > 0, f"the table {location} has no rows; {remedy}")
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -65,15 +66,18 @@ class ParquetTable:
         from pyarrow import fs
 
         single, folder = self._files.get_file_info([f"{path}.parquet", path])
-        found = [single] if single.is_file else []
-        if folder.type == fs.FileType.Directory:
-            inside = self._files.get_file_info(fs.FileSelector(path))
-            found += sorted((i for i in inside if i.is_file and i.extension == "parquet"), key=lambda i: str(i.path))
+        listed = self._files.get_file_info(fs.FileSelector(path)) if folder.type == fs.FileType.Directory else []
+        inside = sorted((i for i in listed if i.is_file and i.extension == "parquet"), key=lambda i: str(i.path))
         require(
-            bool(found),
+            single.is_file or bool(inside),
             f"there is neither {self.location}.parquet nor a folder {self.location} with Parquet files; {self.remedy}",
         )
-        return found
+        require(
+            not (single.is_file and inside),
+            f"there are both {self.location}.parquet and a folder {self.location} with Parquet files; keep the one "
+            "that is the table, and move or delete the other.",
+        )
+        return inside or [single]
 
     def _open(self, info: Any) -> Any:
         from pyarrow import parquet
@@ -92,11 +96,12 @@ class ParquetTable:
         return hashlib.sha256(repr((self._files.type_name, facts)).encode()).hexdigest()[:16]
 
     def check_columns(self, columns: Sequence[str]) -> None:
-        """Refuse a table without these columns, or whose files have them in different types.
+        """Refuse a table without these columns, with two of one name, or whose files have them in different types.
 
         Raises:
-            ConfigError: naming what is missing and what there is, or the file that differs.
+            ConfigError: naming what is missing and what there is, or the file that differs; no column is asked for.
         """
+        require(bool(columns), f"no columns of the table {self.location} are asked for; name at least one.")
         for info, schema in zip(self._infos, self._schemas, strict=True):
             missing = [name for name in columns if name not in schema.names]
             where = f"the table {self.location}" if info is self._infos[0] else info.path
@@ -104,6 +109,8 @@ class ParquetTable:
                 not missing,
                 f"{where} lacks {', '.join(missing)} (it has {', '.join(schema.names)}); {self.remedy}",
             )
+            twice = [name for name in columns if schema.names.count(name) > 1]
+            require(not twice, f"{where} has more than one column {', '.join(twice)}; {self.remedy}")
             for name in columns:
                 kind, first = schema.field(name).type, self.schema.field(name).type
                 require(kind == first, f"{name} in {info.path} holds {kind}, in {self._infos[0].path} {first}.")
@@ -125,7 +132,7 @@ class ParquetTable:
                     yield from file.iter_batches(rows, [group], list(columns), use_threads=False)
         except (ArrowException, OSError) as error:
             raise ConfigError(
-                f"the table {self.location} cannot be read ({_first_line(error)}); {self.remedy}"
+                f"the table {self.location} cannot be read ({first_line(error)}); {self.remedy}"
             ) from error
 
     def mapped(self, columns: Sequence[str], convert: Convert | None = None, key: str = "") -> MappedArrays:
@@ -133,16 +140,24 @@ class ParquetTable:
 
         Args:
             columns: what to read.
-            convert: makes arrays of some rows, if they are to be other arrays than the columns themselves.
-            key: names all that `convert` depends on, so that no other's arrays are taken for these.
+            convert: makes arrays of some rows, if they are to be other arrays than the columns themselves; these may
+                have other numbers of rows.
+            key: needed with `convert`: names all that it depends on, its own version included, so that no other's
+                arrays are taken for these.
 
         Raises:
-            ConfigError: a column is missing, is no number, or has empty fields.
+            ConfigError: a column is missing, is no number, or has empty fields; `convert` has no key, or its arrays
+                cannot be mapped; the cache cannot be written.
         """
+        require(
+            convert is None or bool(key),
+            "convert needs a key that names all its arrays depend on, as key='scaled to 1, version 2', and that "
+            "changes when convert does; else arrays made earlier by another one would be taken for these.",
+        )
         make = convert or self._plain
         self.check_columns(columns)
         folder = self.derived(
-            f"arrays {list(columns)} {key}",
+            f"{'columns' if convert is None else 'arrays'} 2 {list(columns)} {key}",
             lambda unfinished: write_arrays(unfinished, (make(batch) for batch in self.batches(columns))),
         )
         return MappedArrays(folder)
@@ -150,17 +165,13 @@ class ParquetTable:
     def derived(self, key: str, make: Callable[[Path], None]) -> Path:
         """A folder in the cache with what `make` wrote into it, made once for this table and key.
 
-        Processes that make it at the same time do not disturb each other: one of the results stays.
+        Processes that make it at the same time do not disturb each other: one of the results stays. Where files of it
+        are gone, as a cleaner takes those not read for long, it is made again.
+
+        Raises:
+            ConfigError: the cache cannot be written.
         """
-        folder = _cache() / hashlib.sha256(f"{self.fingerprint} {key}".encode()).hexdigest()[:32]
-        if not folder.exists():
-            unfinished = _new_folder(folder)
-            try:
-                make(unfinished)
-                _settle(unfinished, folder)
-            finally:
-                shutil.rmtree(unfinished, ignore_errors=True)
-        return folder
+        return made_once(hashlib.sha256(f"{self.fingerprint} {key}".encode()).hexdigest()[:32], make)
 
     def _plain(self, batch: RecordBatch) -> Mapping[str, Array]:
         return {name: self._numbers(name, column) for name, column in zip(batch.schema.names, batch, strict=True)}
@@ -182,7 +193,7 @@ class ParquetTable:
 def _rows_at_once(file: Any, columns: Sequence[str]) -> int:
     """Rows that hold about `_BATCH_BYTES` of these columns once they are decoded."""
     size = sum(_bytes_in_a_row(file, name) for name in columns)
-    return max(1, min(2**16, int(_BATCH_BYTES / size)))
+    return max(1, min(2**16, int(_BATCH_BYTES / max(size, 1))))
 
 
 def _bytes_in_a_row(file: Any, name: str) -> float:
@@ -198,30 +209,3 @@ def _bytes_in_a_row(file: Any, name: str) -> float:
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     leaves = [g.column(i) for g in groups for i in range(g.num_columns) if g.column(i).path_in_schema == name]
     return float(1 + sum(leaf.total_uncompressed_size for leaf in leaves) / max(metadata.num_rows, 1))
-
-
-def _cache() -> Path:
-    return Path(os.environ.get("VRGD_CACHE") or Path.home() / ".cache" / "vrgd_ray")
-
-
-def _new_folder(beside: Path) -> Path:
-    try:
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        return Path(tempfile.mkdtemp(prefix="unfinished_", dir=beside.parent))
-    except OSError as error:
-        raise ConfigError(
-            f"the cache {beside.parent} cannot be written ({_first_line(error)}); set VRGD_CACHE to a folder that can."
-        ) from error
-
-
-def _settle(unfinished: Path, folder: Path) -> None:
-    """Give the finished folder its name, unless another process was quicker."""
-    try:
-        unfinished.rename(folder)
-    except OSError:
-        if not folder.exists():
-            raise
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__

@@ -64,7 +64,11 @@ class Pipeline(Protocol):
     """The recipe known to work at a small batch."""
 
     def build_model(self) -> nn.Module:
-        """Return a freshly initialised model; all randomness comes from torch's global generator."""
+        """Return a freshly initialised model; all randomness comes from torch's global generator.
+
+        Parts that it puts in eval mode, as normalisation to be frozen, stay in eval mode. A model that is in eval mode
+        itself, as pretrained ones often are, is put in train mode with all its parts.
+        """
         ...
 
     def train_data(self) -> Data:

@@ -26,8 +26,8 @@ class ProgressDisplay:
         self.started = time.monotonic()
         self.running: dict[str, Job] = {}
         self.best: dict[Cell, float] = {}
-        self.decided = 0
-        self.jobs = 0
+        self.decided: set[Cell] = set()
+        self.jobs: set[str] = set()
         self._live: Live | None = None
 
     def __enter__(self) -> ProgressDisplay:
@@ -49,7 +49,7 @@ class ProgressDisplay:
     def job_finished(self, job: Job, result: TrainingResult, *, replayed: bool) -> None:
         """Count it; a cell whose tuning or seeds went well is worth a line."""
         self.running.pop(job.key, None)
-        self.jobs += 1
+        self.jobs.add(job.key)
         value = result.metrics.get(self.metric)
         if result.error:
             self.say(f"{describe(job)} failed: {result.error}")
@@ -65,7 +65,8 @@ class ProgressDisplay:
 
     def cell_decided(self, cell: Cell, verdict: Verdict, *, control: bool) -> None:
         """Say the verdict."""
-        self.decided += not control
+        if not control:
+            self.decided.add(cell)
         what = "control of the reference against itself" if control else f"{cell.optimizer} at batch {cell.batch_size}"
         self.say(f"{what}: {verdict}")
 
@@ -82,8 +83,8 @@ class ProgressDisplay:
         table = Table.grid(padding=(0, 2))
         left = self.seconds_left()
         table.add_row(
-            Text(f"cells {self.decided}/{self.num_cells}", style="bold"),
-            f"runs {self.jobs}",
+            Text(f"cells {len(self.decided)}/{self.num_cells}", style="bold"),
+            f"runs {len(self.jobs)}",
             f"elapsed {clock(time.monotonic() - self.started)}",
             f"left about {clock(left)}" if left is not None else "starting workers",
         )

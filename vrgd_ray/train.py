@@ -348,7 +348,9 @@ def _stopped(name: str, error: BaseException) -> int:
 
 def _print_result(result: TrainingResult, metric: str) -> int:
     if result.diverged:
-        print(f"The run diverged after {result.steps} steps: the loss is no longer finite.", file=sys.stderr)
+        what = "broke" if result.error else "diverged"
+        reason = result.error or "its loss, a parameter or the metric is no longer finite"
+        _say(f"The run {what} after {result.steps} steps: {reason}.")
         return EXIT_FAILED
     first = {metric: result.metrics[metric]}
     print("Test: " + ", ".join(f"{name} {value:.4g}" for name, value in (first | result.metrics).items()))

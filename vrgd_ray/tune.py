@@ -63,7 +63,12 @@ def _add_workload(group: Any) -> None:
         help="module, or module:Class, that is importable (default: %(default)s)",
     )
     group.add_argument(
-        "--pipeline-args", nargs="+", default=[], metavar="KEY=VALUE", help="arguments of the pipeline's constructor"
+        "--pipeline-args",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="arguments of the pipeline's constructor; values are YAML, as 3, true or [a, b], so that text with its "
+        "signs needs quotes: 'data=\"*.csv\"'",
     )
     group.add_argument(
         "--optimizers", type=cli.comma_list, help="comma-separated; default: the reference's and its VR twin"
@@ -247,8 +252,8 @@ def _check_machines(options: argparse.Namespace, plan: SearchPlan) -> None:
     for name, lowest in lowest_values.items():
         value = getattr(options, name)
         require(value is None or value >= lowest, f"{name} = {value} must be at least {lowest}.")
-    reference = plan.reference
-    BatchPlan(batch_size=reference.batch_size, num_groups=reference.num_groups, world_size=options.workers_per_trial)
+    for num_groups in plan.group_counts:
+        BatchPlan(batch_size=plan.reference.batch_size, num_groups=num_groups, world_size=options.workers_per_trial)
 
 
 def _criterion(options: argparse.Namespace, pipeline: Pipeline) -> Any:

@@ -77,8 +77,8 @@ def _seeds(search: Search, cell: Row) -> Iterator[Row]:
         **{name: cell[name] for name in ("optimizer", "batch_size", "steps", "noise_scale")},
         **{name: recipe.get(name) for name in _RECIPE},
     }
-    # Values lack seeds that diverged, and which those are is not said: such a cell has no values at all.
-    whole = len(cell["values"]) == len(cell["seeds"]) > 0
+    # A cell of which a seed failed has no values at all; results of before `failed_seeds` list those among the seeds.
+    whole = len(cell["values"]) == len(cell["seeds"]) > 0 and not cell.get("failed_seeds")
     for seed, value in zip(cell["seeds"], cell["values"], strict=True) if whole else [(None, None)]:
         yield facts | {"seed": seed, "value": value}
 

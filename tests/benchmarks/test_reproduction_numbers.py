@@ -88,6 +88,8 @@ def test_every_seed_is_a_row_and_a_cell_that_diverged_is_one_without_a_value():
         *(("vr", 512, None, None), ("vr", 1024, None, None)),
     ]
     assert (rows[2]["lr"], rows[-1]["lr"]) == (0.1, None)
+    cells[1] = cell("vr_sgd", 512, values=[0.8], seeds=[100], failed_seeds=[101])
+    assert seed_rows(SEARCH, result(cells)) == rows
 
 
 def test_points_of_curves_have_none_where_nothing_was_logged():

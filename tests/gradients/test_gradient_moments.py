@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stacked_gradients import Probe, assert_moments, group_gradients, groups_with_ratio, run_step
 from torch import nn
+from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from vrgd_ray.config import ConfigError
@@ -199,6 +200,54 @@ def test_gradients_that_autograd_lets_share_memory():
     for _ in range(2):
         run_step(moments, loss, groups)
         assert_moments(model, group_gradients(model, loss, groups))
+
+
+def drawn(*shapes):
+    model = Probe(shapes)
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.1, generator=torch.Generator().manual_seed(0))
+    return model, *model.parts
+
+
+def low_rank_plus_view():
+    model, a, b, w = drawn((256, 4), (4, 256), (256, 256))
+    return model, lambda x: F.linear(x, a @ b + w.view(256, 256)).square().mean()
+
+
+def skip_past_a_layer():
+    model, table, weight, skip = drawn((300, 256), (256, 256), (1, 300, 256))
+
+    def loss(x):
+        hidden = torch.tanh(table @ weight)
+        return ((hidden + skip.squeeze(0)) * x).square().mean()
+
+    return model, loss
+
+
+@pytest.mark.parametrize("case", [low_rank_plus_view, skip_past_a_layer])
+def test_gradients_that_share_memory_with_one_still_on_its_way(case):
+    model, loss = case()
+    groups = whole(list(torch.randn(8, 1, 256, generator=torch.Generator().manual_seed(0))))
+    moments = GradientMoments(model)
+    for _ in range(2):
+        run_step(moments, loss, groups)
+        assert_moments(model, group_gradients(model, loss, groups))
+
+
+def test_a_gradient_that_the_user_keeps_is_left_as_it_is():
+    model, weight = drawn((256, 256))
+    groups = whole(list(torch.randn(4, 256, 256, generator=torch.Generator().manual_seed(0))))
+    moments, kept = GradientMoments(model), []
+
+    def loss(x):
+        hidden = weight.view(-1)
+        hidden.register_hook(kept.append)
+        return (hidden * x.view(-1)).sum()
+
+    for _ in range(2):
+        run_step(moments, loss, groups)
+    for gradient, [(_, x)] in zip(kept, groups * 2, strict=True):
+        assert torch.equal(gradient, x.view(-1))
 
 
 def test_partial_moments_are_not_mistaken_for_complete_ones():
@@ -401,6 +450,7 @@ REFUSED = {
     "FSDP": sharded,
     "complex": lambda: Probe([(2,)], dtype=torch.complex64),
     "no parameter": lambda: small_net().requires_grad_(False),
+    "lazy": lambda: nn.LazyLinear(2),
 }
 
 

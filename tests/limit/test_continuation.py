@@ -4,10 +4,12 @@ import pytest
 from simulation import plan, search, train
 
 from vrgd_ray.config import ConfigError
-from vrgd_ray.limit.continuation import check_continues, total_alpha
+from vrgd_ray.limit.continuation import check_continues, count_continuations, total_alpha
 from vrgd_ray.limit.criterion import Criterion
+from vrgd_ray.limit.ledger import Ledger
 from vrgd_ray.limit.outcome import build_outcome
-from vrgd_ray.search.job import Job
+from vrgd_ray.search.job import Cell, Job
+from vrgd_ray.training.result import TrainingResult
 
 LIMITS = {"adamw": 64, "vr_adamw": 128}
 
@@ -163,3 +165,127 @@ def test_other_data_under_a_search_is_refused():
     check_continues(known, plan().to_dict(), "here")
     with pytest.raises(ConfigError, match=r"data_fingerprint = xyz \(it was abc\)"):
         check_continues(plan(data_fingerprint="xyz").to_dict(), known, "here")
+
+
+def of_plan(**changes):
+    return {"plan": plan(**changes).to_dict()}
+
+
+def of_job(role, **changes):
+    return {"job": {"role": role, **changes}}
+
+
+@pytest.mark.parametrize(
+    ("records", "continuations"),
+    [
+        ([of_job("reference"), of_job("confirm"), of_plan(trials=5)], 1),
+        ([of_job("confirm"), of_plan(trials=5), of_plan(trials=6)], 1),
+        ([of_job("confirm"), of_plan(trials=5), of_job("search"), of_plan(trials=6)], 1),
+        ([of_job("confirm"), of_plan(trials=5), of_job("reference"), of_plan(trials=6)], 2),
+        ([of_job("confirm"), of_plan(trials=5), of_job("control"), of_plan(trials=6)], 2),
+        ([of_job("reference"), of_job("control"), of_plan(trials=5)], 0),
+        ([of_job("confirm"), of_plan(data_fingerprint="abc"), of_job("confirm"), of_plan()], 0),
+        ([of_job("confirm"), of_job("confirm", edition=1, continuation=1)], 1),
+        ([of_job("confirm"), of_job("confirm", continuation=1), of_plan(trials=5)], 2),
+    ],
+)
+def test_what_counts_is_a_larger_plan_after_a_comparison_or_a_recipe_tested_anew(records, continuations):
+    assert count_continuations([of_plan(), *records]) == continuations
+
+
+def test_a_plan_from_before_a_field_costs_nothing():
+    old = plan().to_dict()
+    del old["warm_start"], old["full_grid"], old["resolution"]
+    assert count_continuations([{"plan": old}, of_job("confirm"), of_plan()]) == 0
+
+
+def lost_trial(cell):
+    """Two trainers: one that loses a trial of the cell, and one where that trial is the best by far."""
+
+    def training(*, lost):
+        def trainer(job):
+            if (job.cell, job.role, job.index) != (cell, "search", 2):
+                return train(job, LIMITS)
+            if lost:
+                return TrainingResult(metrics={}, diverged=True, error="RuntimeError: the trial's process was lost")
+            return TrainingResult(metrics={"accuracy": 0.99}, steps=1, samples=8192)
+
+        return trainer
+
+    return training(lost=True), training(lost=False)
+
+
+@pytest.mark.parametrize("cell", [Cell(64, "adamw"), Cell(32, "adamw")], ids=["a cell", "the reference"])
+def test_seeds_tested_again_for_a_recipe_that_a_mended_error_changed_count_as_going_on(cell, tmp_path):
+    starts = []
+    for trainer in (*lost_trial(cell), lost_trial(cell)[1]):
+        ledger = Ledger(tmp_path)
+        recorded = ledger.read(plan().to_dict())
+        counted = ledger.begin(plan().to_dict())
+        finder = search(trainer, recorded=recorded, continuation=counted, listeners=[ledger], concurrent=3)
+        starts.append((counted, finder, [key for key in finder.trained if key not in recorded]))
+    assert [counted for counted, _, _ in starts] == [0, 0, 1]
+    assert [finder.continuation for _, finder, _ in starts] == [0, 1, 1]
+    assert any(key.startswith(("confirm", "reference")) and key.endswith("/edition-1") for key in starts[1][2])
+    assert starts[2][2] == []
+    again, last = (result(finder) for _, finder, _ in starts[1:])
+    assert [again[name] for name in ("cells", "reference", "largest")] == [
+        last[name] for name in ("cells", "reference", "largest")
+    ]
+    assert (last["alpha"], last["alpha_total"]) == (0.025, pytest.approx(0.075))
+
+
+def test_a_mended_error_that_changes_no_tested_recipe_costs_nothing():
+    cell = Cell(64, "adamw")
+
+    def lose_the_last(job):
+        lost = (job.cell, job.role, job.index) == (cell, "search", 3)
+        return TrainingResult(metrics={}, diverged=True, error="lost") if lost else train(job, LIMITS)
+
+    def worst(job):
+        last = (job.cell, job.role, job.index) == (cell, "search", 3)
+        return TrainingResult(metrics={"accuracy": 0.1}, steps=1) if last else train(job, LIMITS)
+
+    first = search(lose_the_last)
+    assert first.done
+    again = search(worst, recorded=first.finished)
+    assert "search/adamw/64/3/edition-1" in again.finished
+    assert again.continuation == 0
+
+
+def test_what_breaks_while_everything_is_judged_anew_is_not_tried_twice_in_one_start():
+    first, second = lost_trial(Cell(64, "adamw"))
+    trained = []
+
+    def trainer(job):
+        trained.append(job.key)
+        if (job.cell, job.role, job.index) == (Cell(64, "vr_adamw"), "search", 1):
+            return TrainingResult(metrics={}, diverged=True, error="lost")
+        return second(job)
+
+    recorded = search(first).finished
+    recorded = {key: run for key, run in recorded.items() if not key.startswith("search/vr_adamw/64/1")}
+    finder = search(trainer, recorded=recorded, concurrent=4)
+    assert finder.continuation == 1
+    assert trained.count("search/vr_adamw/64/1") == 1
+    assert "search/vr_adamw/64/1/edition-1" not in trained
+
+
+def test_a_search_extended_before_anything_was_compared_goes_on_with_another_reference():
+    first = search(limits=LIMITS, warm_start=False)
+    early = {key: run for key, run in first.finished.items() if run[0].cell == Cell(32, "adamw")}
+
+    def later_trials_win(job):
+        if job.role == "search" and job.cell == Cell(32, "adamw") and job.index == 5:
+            return TrainingResult(metrics={"accuracy": 0.99}, steps=1)
+        return train(job, LIMITS)
+
+    again = search(later_trials_win, recorded=early, warm_start=False, trials=6)
+    assert "reference/adamw/32/0/edition-1" in again.finished
+    replayed = search(later_trials_win, recorded=again.trained, warm_start=False, trials=6)
+    assert (again.continuation, replayed.continuation) == (0, 0)
+    assert replayed.finished == again.finished
+    cut = {key: run for key, run in again.trained.items() if key != "reference/adamw/32/3/edition-1"}
+    mended = search(later_trials_win, recorded=cut, warm_start=False, trials=6)
+    assert mended.continuation == 0
+    assert mended.finished == again.finished

@@ -118,3 +118,31 @@ def test_false_acceptance_over_two_looks_stays_at_alpha(paired):
 @pytest.mark.parametrize(("seeds", "expected"), [(5, 1.74), (10, 1.16)])
 def test_power_is_that_of_the_method(seeds, expected):
     assert smallest_detectable_margin(seeds, level=0.05) == pytest.approx(expected, abs=0.02)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_a_tie_at_the_margin_is_never_accepted_whatever_the_rounding(paired):
+    """Every seed loses one of 100 images, and one is the margin: in floating point a little more or a little less."""
+    generator = np.random.default_rng(0)
+    for _ in range(300):
+        reference = generator.integers(80, 100, 5) / 100
+        if not paired:
+            reference = np.full(5, reference[0])
+        candidate = np.round(reference - 0.01, 2)
+        outcome = compare(candidate, reference, rule(paired=paired))
+        assert (outcome.verdict, outcome.degenerate) == ("inconclusive", True)
+
+
+def test_a_tie_of_a_relative_margin_is_not_accepted():
+    generator = np.random.default_rng(0)
+    for mode, factor in (("max", 0.9), ("min", 1.1)):
+        for _ in range(300):
+            reference = generator.uniform(1.0, 100.0, 5)
+            tied = compare(factor * reference, reference, rule(mode=mode, margin=0.1, relative=True, paired=True))
+            assert tied.verdict == "inconclusive"
+
+
+def test_a_difference_that_is_small_and_no_rounding_decides():
+    reference = np.array([0.9, 0.91, 0.92, 0.93, 0.94])
+    for gain, verdict in ((1e-12, "accept"), (-1e-12, "reject")):
+        assert compare(reference - 0.01 + gain, reference, rule(paired=True)).verdict == verdict

@@ -14,6 +14,8 @@ from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.outcome import build_outcome
 from vrgd_ray.limit.power import acceptance, smallest_margin
+from vrgd_ray.report import scale_sentence, summary_sentence
+from vrgd_ray.report.gain import gain_sentence
 from vrgd_ray.search.job import Cell
 from vrgd_ray.training.result import TrainingResult
 
@@ -244,6 +246,9 @@ def test_the_power_that_is_reported_is_that_of_the_climb(noise_scale, share):
     assert power["margin_in_std"] == pytest.approx(0.01 / power["seed_std"])
     assert power["acceptance"] == acceptance(rule, power["margin_in_std"])
     assert power["detectable"] == pytest.approx(smallest_margin(rule) * power["seed_std"])
+    for seeds in (5, 10):
+        one_look = Criterion(margin=0.01, mode="max", alpha=0.0125 * share, looks=(seeds,), paired=True)
+        assert power[f"detectable_{seeds}"] == pytest.approx(smallest_margin(one_look) * power["seed_std"])
 
 
 def test_a_start_that_is_not_accepted_goes_down_to_the_limit():
@@ -312,14 +317,24 @@ def test_a_twin_of_another_family_than_the_reference_starts_from_its_bases_first
 
 
 def won_by_vr(gain=0.02, control=lambda job: 0.0, **changes):
-    """vr_adamw reaches 256, adamw 64; `control` says what its controls lose."""
+    """vr_adamw reaches 256, adamw 64; `control` says what its controls lose, or how a run of them ends instead."""
 
     def trainer(job):
         base = train(job, {"adamw": 64, "vr_adamw": 256})
-        value = base.metrics["accuracy"] - (control(job) if job.role in ("constant", "shuffled") else 0.0)
+        loss = control(job) if job.role in ("constant", "shuffled") else 0.0
+        if isinstance(loss, TrainingResult):
+            return loss
+        value = base.metrics["accuracy"] - loss
         return TrainingResult(metrics={"accuracy": value}, steps=base.steps, samples=base.samples, curve=base.curve)
 
     return search(trainer, **changes)
+
+
+def test_a_control_that_an_error_broke_is_no_evidence_for_the_scale():
+    lost = TrainingResult(metrics={}, diverged=True, error="OutOfMemoryError: CUDA out of memory")
+    found = outcome(won_by_vr(control=lambda job: lost if job.index == 1 else 0.02))
+    assert found["controls"]["constant"]["verdict"] == found["controls"]["shuffled"]["verdict"] == "not tested"
+    assert gain_sentence(found) == ""
 
 
 def test_a_vr_optimizer_that_wins_is_trained_again_with_its_controls_on_the_same_seeds():
@@ -338,7 +353,7 @@ def test_a_vr_optimizer_that_wins_is_trained_again_with_its_controls_on_the_same
 
 
 @pytest.mark.parametrize(
-    ("loss", "verdict"), [(0.0, "equal"), (0.05, "better"), (math.nan, "diverged")], ids=["none", "large", "diverging"]
+    ("loss", "verdict"), [(0.0, "equal"), (0.05, "better"), (DIVERGED, "diverged")], ids=["none", "large", "diverging"]
 )
 def test_the_controls_say_where_the_gain_comes_from(loss, verdict):
     controls = outcome(won_by_vr(control=lambda job: loss))["controls"]
@@ -452,3 +467,100 @@ def test_a_tuned_reference_that_diverges_on_a_fresh_seed_says_what_to_search_ins
     assert finder.failure is not None
     assert "a seed diverged" in finder.failure
     assert "--set lr=LOW:HIGH" in finder.failure
+
+
+def with_pruned_infinity(job):
+    if job.role == "search" and job.index == 5 and job.cell == Cell(64, "adamw"):
+        return TrainingResult(metrics={"accuracy": -math.inf}, pruned=True, steps=10, samples=1000)
+    return train(job, {"adamw": 128})
+
+
+def test_a_trial_pruned_with_an_infinite_metric_has_diverged():
+    finder = search(with_pruned_infinity, optimizers=("adamw",), trials=8)
+    cell = outcome(finder)["cells"][0]
+    assert (cell["diverged"], cell["pruned"], cell["verdict"]) == (1, 0, "accept")
+
+
+def test_a_record_of_such_a_trial_from_before_is_resumed():
+    finder = search(with_pruned_infinity, optimizers=("adamw",), trials=8)
+    job, _ = finder.finished["search/adamw/64/5"]
+    before = TrainingResult(metrics={}, diverged=True, pruned=True, error="the run gave accuracy = -inf", samples=1000)
+    recorded = {key: run for key, run in finder.finished.items() if key.startswith("search/adamw/32")}
+    recorded |= {job.key: (job, before)}
+    assert search(with_pruned_infinity, recorded=recorded, optimizers=("adamw",), trials=8).done
+
+
+RELATIVE = Criterion(margin=0.01, mode="max", looks=(5, 10), relative=True, paired=True)
+
+
+def test_a_relative_margin_ends_at_a_reference_seed_that_is_not_positive():
+    def trainer(job):
+        negative = TrainingResult(metrics={"accuracy": -0.02}, steps=1, samples=8192)
+        return negative if job.role == "reference" and job.index == 3 else train(job, {})
+
+    first = search(trainer, criterion=RELATIVE)
+    again = search(trainer, criterion=RELATIVE, recorded=first.finished)
+    for finder in (first, again):
+        assert finder.failure == "a margin in per cent needs a positive accuracy; give --margin in units of the metric."
+        assert outcome(finder)["status"] == "failed"
+
+
+def diverges(role, index):
+    """A seed of the reference's recipe diverges, after a batch was accepted at its first look."""
+
+    def trainer(job):
+        if (job.role, job.index) == (role, index):
+            return DIVERGED
+        return train(job, {}, noise=0.002 if job.cell.batch_size <= 64 else 0.02)
+
+    return trainer
+
+
+@pytest.mark.parametrize(("role", "index"), [("reference", 7), ("control", 2)])
+def test_beside_a_reference_that_diverges_nothing_is_claimed_or_recommended(role, index):
+    finder = search(diverges(role, index), optimizers=("adamw",))
+    found = outcome(finder)
+    assert found["cells"][0]["verdict"] == "accept"
+    assert (found["largest"], found["recommended"]) == (None, None)
+    assert "batch above 32 is claimed: a seed of the reference" in summary_sentence(found)
+
+
+def test_after_a_failure_no_optimizer_is_said_to_move_the_limit():
+    found = outcome(search(diverges("reference", 7)))
+    assert found["status"] == "failed"
+    assert scale_sentence(found) == "Whether vr_adamw moves the limit cannot be told: the search failed."
+
+
+@pytest.mark.parametrize("error", [None, "RuntimeError: the trial's process was lost"])
+def test_the_control_says_why_it_was_rejected_without_a_comparison(error):
+    def trainer(job):
+        broken = TrainingResult(metrics={}, diverged=True, error=error)
+        return broken if job.role == "control" and job.index == 7 else train(job, {}, noise=0.012)
+
+    control = outcome(search(trainer, optimizers=("adamw",)))["control"]
+    assert (control["verdict"], control["reason"]) == ("reject", error or "a seed diverged")
+    assert control["difference"] is control["lower"] is control["upper"] is None
+    assert outcome(search(limits={"adamw": 64}))["control"]["reason"] is None
+
+
+def test_no_bounds_of_the_first_look_stand_beside_a_seed_that_diverged_at_the_second():
+    def trainer(job):
+        broken = job.role == "confirm" and job.cell == Cell(64, "adamw") and job.index == 7
+        return DIVERGED if broken else train(job, {}, noise=0.012)
+
+    cell = outcome(search(trainer, optimizers=("adamw",)))["cells"][0]
+    assert (cell["verdict"], cell["reason"], cell["difference"]) == ("reject", "a seed diverged", None)
+
+
+def test_seeds_are_those_of_the_values_and_the_failed_ones_are_named():
+    def trainer(job):
+        broken = job.role == "confirm" and job.cell == Cell(64, "adamw") and job.index == 1
+        return DIVERGED if broken else train(job, {})
+
+    finder = search(trainer, optimizers=("adamw",))
+    cell, reference = outcome(finder)["cells"][0], outcome(finder)["reference"]
+    results = finder.runs[Cell(64, "adamw")].contest.arm.results
+    assert cell["failed_seeds"] == [101]
+    assert cell["seeds"] == [100 + index for index in sorted(results) if index != 1]
+    assert cell["values"] == [results[seed - 100].metrics["accuracy"] for seed in cell["seeds"]]
+    assert (len(reference["seeds"]), reference["failed_seeds"]) == (len(reference["values"]), [])

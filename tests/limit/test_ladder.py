@@ -1,5 +1,7 @@
 """The climb of one optimizer, outcome by outcome."""
 
+import math
+
 import pytest
 
 from vrgd_ray.limit.bisection import Bisection
@@ -125,7 +127,19 @@ def test_a_ladder_accepted_to_its_top_leaves_nothing_to_bisect():
 
 @pytest.mark.parametrize(
     ("noise_scale", "start"),
-    [(None, None), (10.0, None), (90.0, None), (91.0, 128), (181.0, 128), (182.0, 256), (1e9, 512)],
+    [
+        (None, None),
+        (0.0, None),
+        (-1e-16, None),
+        (5e-324, None),
+        (math.inf, None),
+        (10.0, None),
+        (90.0, None),
+        (91.0, 128),
+        (181.0, 128),
+        (182.0, 256),
+        (1e9, 512),
+    ],
 )
 def test_the_start_is_the_rung_nearest_to_the_noise_scale_if_two_lie_below(noise_scale, start):
     assert predicted_start(RUNGS, noise_scale) == start

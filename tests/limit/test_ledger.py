@@ -12,6 +12,7 @@ from pyarrow import fs
 from simulation import plan, search, train
 
 from vrgd_ray.config import ConfigError, StorageError
+from vrgd_ray.limit import ledger as ledger_module
 from vrgd_ray.limit.ledger import Ledger
 from vrgd_ray.limit.outcome import build_outcome
 
@@ -202,3 +203,37 @@ def test_a_full_disk_says_so_and_leaves_every_record_whole(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert Ledger(tmp_path / "ledger").read(PLAN) == before
     assert all(path.suffix == ".json" for path in (tmp_path / "ledger").iterdir())
+
+
+def test_a_resume_that_changes_nothing_costs_no_level(open_ledger):
+    """Whether or not the data can be read on the machine at hand, and from a version that lacks a field."""
+    known, unknown = ({**PLAN, "data_fingerprint": fingerprint} for fingerprint in ("abc", None))
+    older = {name: value for name, value in known.items() if name not in ("warm_start", "full_grid")}
+    ledger = open_ledger()
+    ledger.begin(older)
+    finder = search(**SMALL, listeners=[ledger])
+    job, result = next(run for key, run in finder.finished.items() if key.startswith("confirm"))
+    for number, asked in enumerate([known, unknown, known, unknown], start=1):
+        ledger = open_ledger()
+        ledger.read(asked)
+        assert ledger.begin(asked) == 0
+        ledger.job_finished(replace(job, edition=number), result, replayed=False)
+    assert open_ledger().saved_plan()["data_fingerprint"] == "abc"
+    with pytest.raises(ConfigError, match="data_fingerprint = xyz"):
+        open_ledger().read({**PLAN, "data_fingerprint": "xyz"})
+
+
+def test_the_time_of_earlier_starts_is_known_up_to_their_last_run(open_ledger, monkeypatch):
+    now = 0.0
+    monkeypatch.setattr(ledger_module.time, "monotonic", lambda: now)
+    (job, result), *_ = search(**SMALL).finished.values()
+    for seconds, known in ((7.0, 0.0), (5.0, 7.0), (1.0, 12.0)):
+        ledger = open_ledger()
+        now += 100.0
+        ledger.read(PLAN)
+        ledger.begin(PLAN)
+        assert ledger.earlier_seconds == known
+        for part in (0.5, 0.5):
+            now += part * seconds
+            ledger.job_finished(job, result, replayed=False)
+        assert ledger.earlier_seconds == known

@@ -13,6 +13,7 @@ from vrgd_ray.search.job import Cell
     [
         ({"optimizers": ("adamww",)}, "did you mean 'adamw'"),
         ({"optimizers": ()}, "optimizers"),
+        ({"optimizers": ("adamw",), "batch_sizes": (32,)}, "adamw at batch 32 is the reference itself; add a larger"),
         ({"batch_sizes": (32, 100)}, r"batch_size = 100 .*multiple.* 96 and 104"),
         ({"batch_sizes": (32, 4096)}, r"batch_size = 4096 is above the 2048 training samples"),
         ({"trials": 0}, "trials = 0"),
@@ -36,13 +37,16 @@ def test_default_ladder_doubles_up_to_half_of_the_training_set():
     assert default_ladder(SimulatedPipeline(), 200) == (32, 64, 128)
 
 
-def test_default_ladder_needs_room_to_climb():
-    with pytest.raises(ConfigError, match="max_batch_size = 16"):
-        default_ladder(SimulatedPipeline(), 16)
+@pytest.mark.parametrize("top", [16, 0, -1])
+def test_default_ladder_needs_room_to_climb(top):
+    with pytest.raises(ConfigError, match=f"max_batch_size = {top} is below the reference batch"):
+        default_ladder(SimulatedPipeline(), top)
 
 
 def test_given_ladder_is_sorted_and_begins_with_the_reference():
     assert checked_ladder([256, 64], 32) == (32, 64, 256)
+    with pytest.raises(ConfigError, match="batch_sizes is empty"):
+        checked_ladder([], 32)
     with pytest.raises(ConfigError, match="below the reference"):
         checked_ladder([16, 64], 32)
 

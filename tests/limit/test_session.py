@@ -5,11 +5,13 @@ import signal
 from contextlib import nullcontext
 
 import pytest
-from simulation import SimulatedPipeline, plan, run, train
+from simulation import DIVERGED, SimulatedPipeline, plan, run, train
 
 from vrgd_ray.config import ConfigError
 from vrgd_ray.limit import session as session_module
+from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.limit.folder import RunFolder
+from vrgd_ray.limit.ledger import Ledger
 from vrgd_ray.limit.session import SearchSession
 from vrgd_ray.search.study import TrialResources
 from vrgd_ray.tracking.null import NullTracker
@@ -40,10 +42,9 @@ def start(tmp_path, monkeypatch):
         trained.append(job.key)
         return train(job, LIMITS)
 
-    monkeypatch.setattr(session_module, "run_search", lambda source, *_, **__: run(source, trainer))
-
-    def start(*, resume=False, max_samples=None, **changes):
+    def start(*, resume=False, max_samples=None, trainer=trainer, **changes):
         trained.clear()
+        monkeypatch.setattr(session_module, "run_search", lambda source, *_, **__: run(source, trainer))
         session = SearchSession(
             plan=plan(**changes),
             pipeline=SimulatedPipeline(),
@@ -92,3 +93,26 @@ def test_a_plan_changed_in_any_other_way_is_refused_and_leaves_the_record_alone(
     with pytest.raises(ConfigError, match="trials = 2"):
         start(resume=True, trials=2)
     assert sorted((tmp_path / "one" / "ledger").iterdir()) == before
+
+
+def test_the_time_is_that_of_all_starts(start, monkeypatch):
+    stopped, _ = start(max_samples=30 * 8192)
+    assert 0 < stopped["cost"]["seconds"] < 1e6
+    monkeypatch.setattr(Ledger, "earlier_seconds", 1e6)
+    whole, _ = start(resume=True)
+    assert whole["cost"]["seconds"] > 1e6
+
+
+def test_what_is_no_longer_recommended_is_not_left_in_best_yaml(start, tmp_path):
+    start()
+    best = tmp_path / "one" / "best.yaml"
+    assert best.exists()
+    rule = Criterion(margin=0.01, mode="max", looks=(6, 12), paired=True)
+    failed, _ = start(
+        resume=True,
+        seeds=6,
+        criterion=rule,
+        trainer=lambda job: DIVERGED if (job.role, job.index) == ("reference", 5) else train(job, LIMITS),
+    )
+    assert failed["recommended"] is None
+    assert not best.exists()

@@ -75,6 +75,15 @@ def test_without_a_cache_folder_the_library_is_used_all_the_same(cache):
 
 
 @needs_compiler
+def test_a_user_without_a_home_needs_none(monkeypatch):
+    def nowhere(self):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(native.Path, "expanduser", nowhere)
+    assert native.library() is not None
+
+
+@needs_compiler
 @pytest.mark.parametrize("kind", [VRAdamW, VRLAMB])
 def test_results_do_not_depend_on_the_number_of_threads(kind, monkeypatch):
     monkeypatch.setattr(native, "MIN_ELEMENTS", 0)

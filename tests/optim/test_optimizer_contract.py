@@ -293,6 +293,15 @@ def test_statistics_of_the_last_step(kind, options, path):
     assert series["scale_q10"] < middle < series["scale_q90"]
 
 
+def test_statistics_leave_out_a_parameter_without_elements(path):
+    params = parameters([(3, 3), (0,)])
+    optimizer = VRAdamW(params, **path)
+    set_moments(params, 0)
+    optimizer.step()
+    assert optimizer.mean_scale() == optimizer.layer_scales()[0].mean_scale
+    assert len(optimizer.layer_scales()) == 1
+
+
 def test_statistics_without_a_step_say_when_to_read_them():
     params = parameters(SHAPES)
     optimizer = VRSGD(params, lr=0.1)

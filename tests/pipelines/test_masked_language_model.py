@@ -1,5 +1,7 @@
 """Masks, splits by document, the two phases."""
 
+import resource
+
 import generated
 import numpy as np
 import pytest
@@ -79,6 +81,18 @@ def test_the_tokenizer_is_the_same_wherever_it_is_trained(folder, tmp_path, monk
         corpus = Corpus(ParquetTable(f"{folder}/documents", remedy=""), 60)
         made.append(corpus.tokenizer.to_str())
     assert made[0] == made[1]
+
+
+def test_a_full_disk_is_a_sentence_also_for_the_tokenizer(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("VRGD_CACHE", str(tmp_path / "full"))
+    corpus = Corpus(ParquetTable(f"{folder}/documents", remedy=""), 60)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(ConfigError, match=r"full cannot be written .* set VRGD_CACHE to a folder that can"):
+            _ = corpus.tokenizer
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def test_the_second_phase_goes_on_from_the_first_with_longer_sequences(folder, tmp_path):

@@ -41,7 +41,7 @@ def test_a_control_that_failed_says_no_more_than_it_shows():
     assert "read their intervals" in control_sentence(result)
     result["control"] |= {"verdict": "reject", "reason": "a seed diverged"}
     assert "a seed of the reference diverged, so the reference is not stable" in control_sentence(result)
-    assert scale_sentence(result) == "Whether vr_adamw moves the limit cannot be told, because the control failed."
+    assert scale_sentence(result) == "Whether vr_adamw moves the limit cannot be told: the control failed."
 
 
 def test_a_control_that_an_error_broke_is_neither_failed_nor_passed():
@@ -72,7 +72,7 @@ def test_a_claim_whose_control_was_not_tested_says_so():
 def test_a_claim_of_a_search_that_failed_is_taken_back():
     failed = synthetic.full(status="failed", reason="a seed of the reference diverged")
     assert summary_sentence(failed).startswith("Not reliable, because the search failed: largest batch")
-    assert scale_sentence(failed) == "Whether vr_adamw moves the limit cannot be told, because the search failed."
+    assert scale_sentence(failed) == "Whether vr_adamw moves the limit cannot be told: the search failed."
     assert "no batch above 32 is claimed: a seed of the reference" in summary_sentence(failed | {"largest": None})
 
 

@@ -33,6 +33,12 @@ def truncate(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
+def zero_a_page(path):
+    content = bytearray(path.read_bytes())
+    content[1500:2500] = bytes(1000)
+    path.write_bytes(content)
+
+
 @pytest.fixture
 def store(tmp_path):
     return CheckpointStore(str(tmp_path / "store"))
@@ -65,10 +71,12 @@ def test_a_write_that_fails_leaves_the_state_before_it_and_nothing_else(store, t
     assert names(tmp_path / "store") == ["step_000000001.pt"]
 
 
-@pytest.mark.parametrize("damage", [truncate, lambda path: path.write_bytes(b""), lambda path: path.write_text("x")])
+@pytest.mark.parametrize(
+    "damage", [truncate, zero_a_page, lambda path: path.write_bytes(b""), lambda path: path.write_text("x")]
+)
 def test_a_damaged_state_is_said_and_the_one_before_it_used(store, tmp_path, damage):
     for step in (1, 2):
-        store.save(step, {"step": step, "weight": torch.zeros(1000)})
+        store.save(step, {"step": step, "weight": torch.ones(1000)})
     damage(tmp_path / "store/step_000000002.pt")
     said = []
     step, state = store.newest(said.append)
@@ -79,6 +87,22 @@ def test_a_damaged_state_is_said_and_the_one_before_it_used(store, tmp_path, dam
     for step in range(2, 5):
         store.save(step, {"step": step})
     assert store.steps() == [4, 3]
+
+
+def test_no_damage_passes_for_another_state(store, tmp_path):
+    store.save(1, {"step": 1, "weight": torch.ones(100)})
+    path = tmp_path / "store/step_000000001.pt"
+    content = path.read_bytes()
+    for place in range(0, len(content), 7):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0xFF]) + content[place + 1 :])
+        try:
+            state = store.load(1)
+        except OSError:
+            pytest.fail("damage must not be taken for a storage that does not answer")
+        except Exception:
+            continue
+        assert state["step"] == 1
+        assert torch.equal(state["weight"], torch.ones(100))
 
 
 def test_checkpoints_that_none_can_be_read_of_are_no_fresh_start(store, tmp_path):

@@ -128,6 +128,45 @@ def test_the_split_chooses_the_data_of_the_final_metrics_only():
     assert pipeline.seen == [validation, validation, validation]
 
 
+class GivenTest(Blobs):
+    """With given test data; counts its passes."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.data, self.passes = data, 0
+
+    def test_data(self):
+        if isinstance(self.data, Exception):
+            raise self.data
+        return self.data
+
+    def loss(self, model, batch):
+        self.passes += 1
+        return super().loss(model, batch)
+
+
+class Unreadable(workloads.TensorData):
+    def __getitem__(self, indices):
+        raise OSError("the file is gone")
+
+
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        (FileNotFoundError("test.parquet"), FileNotFoundError, "test.parquet"),
+        (Unreadable(torch.ones(3, 4), torch.zeros(3)), OSError, "the file is gone"),
+        (workloads.TensorData(torch.ones(0, 4), torch.zeros(0)), ConfigError, r"test_data\(\) holds no samples"),
+    ],
+    ids=["missing", "unreadable", "empty"],
+)
+def test_test_data_that_is_broken_is_found_before_the_first_step(data, error, message):
+    pipeline = GivenTest(data)
+    with pytest.raises(error, match=message):
+        train(pipeline, RECIPE, LocalContext(), split="test")
+    assert pipeline.passes == 0
+    assert train(pipeline, RECIPE, LocalContext(), split="validation").metrics  # which never touches it
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_ends_the_run_at_once(value):
     result = train(workloads.Diverging(after_passes=16, value=value), RECIPE, LocalContext())
@@ -258,6 +297,66 @@ def test_a_checkpoint_of_another_pipeline_is_refused_naming_what_differs(tmp_pat
         TrainingRun(wider, RECIPE, SavingContext(tmp_path, start=4))
     with pytest.raises(ConfigError, match=r"of another pipeline: num_train_samples = 240, not 480\."):
         TrainingRun(Blobs(480), RECIPE.with_values(epochs=2), SavingContext(tmp_path, start=4))
+
+
+def test_a_checkpoint_with_a_layer_more_or_less_is_refused_naming_it(tmp_path):
+    class Stacked(Blobs):
+        layers = (torch.nn.Linear(4, 3), torch.nn.Linear(3, 3))
+
+        def build_model(self):
+            return torch.nn.Sequential(*self.layers)
+
+    finished(Stacked(), RECIPE, SavingContext(tmp_path))
+    less = Stacked()
+    less.layers = less.layers[:1]
+    with pytest.raises(ConfigError, match=r"another pipeline: shape of 1.weight = \[3, 3\], not None; shape of 1.bias"):
+        TrainingRun(less, RECIPE, SavingContext(tmp_path, start=4))
+    more = Stacked()
+    more.layers = [*more.layers, torch.nn.Linear(3, 3, bias=False)]
+    with pytest.raises(ConfigError, match=r"another pipeline: shape of 2.weight = None, not \[3, 3\]\."):
+        TrainingRun(more, RECIPE, SavingContext(tmp_path, start=4))
+
+
+def test_a_checkpoint_with_other_buffers_is_refused_naming_them(tmp_path):
+    class Normed(Blobs):
+        layer = torch.nn.GroupNorm(1, 4)
+
+        def build_model(self):
+            return torch.nn.Sequential(self.layer, torch.nn.Linear(4, 3))
+
+    finished(Normed(), RECIPE, SavingContext(tmp_path))
+    other = Normed()
+    other.layer = torch.nn.BatchNorm1d(4)
+    with pytest.raises(ConfigError, match=r'of another model: .*Missing key\(s\) in state_dict: "0.running_mean"'):
+        TrainingRun(other, RECIPE, SavingContext(tmp_path, start=4))
+
+
+@pytest.mark.parametrize("widths", [{"a": (4, 4), "b": (4, 4)}, {"a": (4, 64), "b": (64, 4)}], ids=["equal", "other"])
+def test_a_checkpoint_of_layers_in_another_order_is_refused(tmp_path, widths):
+    class Ordered(Blobs):
+        order = "ab"
+
+        def build_model(self):
+            model = torch.nn.Module()
+            for name in self.order:
+                setattr(model, name, torch.nn.Linear(*widths[name]))
+            model.forward = lambda inputs: model.b(model.a(inputs).tanh())
+            return model
+
+    finished(Ordered(), RECIPE, SavingContext(tmp_path))
+    TrainingRun(Ordered(), RECIPE, SavingContext(tmp_path, start=4))
+    swapped = Ordered()
+    swapped.order = "ba"
+    with pytest.raises(ConfigError, match=r"defined in another order: a.weight where b.weight is now; define them in"):
+        TrainingRun(swapped, RECIPE, SavingContext(tmp_path, start=4))
+
+
+def test_a_checkpoint_whose_recipe_lists_its_fields_in_another_order_is_taken(tmp_path):
+    context = SavingContext(tmp_path)
+    run, _ = finished(Blobs(), RECIPE, context)
+    state = run.state_dict()
+    context.store.save(99, {**state, "recipe": dict(reversed(state["recipe"].items()))})
+    assert TrainingRun(Blobs(), RECIPE, SavingContext(tmp_path, start=99)).step == run.step
 
 
 @pytest.mark.parametrize("base", ["sgd", "adam", "adamw", "lars", "lamb"])

@@ -50,6 +50,14 @@ def test_the_same_error_of_the_program_twice_is_enough():
     assert mailbox.failure() == "ValueError: broken"
 
 
+def test_the_same_error_of_several_workers_at_one_start_counts_once():
+    mailbox = Mailbox(max_failures=3)
+    for answer in (True, True, False):
+        assert mailbox.begin(10, 2) is answer
+        for _ in range(2):
+            mailbox.fail("OSError: the data cannot be read", hopeless=False, own=True)
+
+
 def test_an_error_that_comes_again_after_progress_is_tried_again():
     mailbox = Mailbox(max_failures=3)
     for step in (10, 20, 30):

@@ -33,6 +33,19 @@ def test_a_result_without_its_metric_is_broken_and_says_so(metrics):
     assert checked.error.startswith("the run gave ")
 
 
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+def test_a_run_stopped_early_with_a_metric_out_of_range_has_diverged(value):
+    checked = TrainingResult(metrics={"accuracy": value}, pruned=True, steps=7).checked("accuracy")
+    assert (checked.diverged, checked.pruned, checked.error, checked.metrics) == (True, False, None, {})
+    assert checked.steps == 7
+
+
+def test_a_run_stopped_early_without_its_metric_is_broken():
+    checked = TrainingResult(metrics={"loss": 1.0}, pruned=True).checked("accuracy")
+    assert (checked.diverged, checked.pruned) == (True, False)
+    assert checked.error.startswith("the run gave ")
+
+
 def test_a_sound_or_diverged_result_is_left_as_it_is():
     for result in (TrainingResult(metrics={"accuracy": 0.0}), TrainingResult(metrics={}, diverged=True)):
         assert result.checked("accuracy") is result

@@ -1,5 +1,6 @@
 """A run that is cut off and begun again from its store ends as if nothing had happened, whatever befell the store."""
 
+import math
 import resource
 
 import numpy as np
@@ -173,6 +174,42 @@ def test_a_run_that_diverged_leaves_no_state_of_its_end(tmp_path):
     assert work.result.diverged
     assert work.finished.saved
     assert work.store.steps() == [0]
+
+
+class BrokenTest(Fragile):
+    """Its evaluation on test data goes wrong, once training is over, as long as there is an `outcome`."""
+
+    def __init__(self, outcome=None):
+        super().__init__()
+        self.outcome, self.test = outcome, super().test_data()
+
+    def test_data(self):
+        return self.test
+
+    def evaluate(self, model, data):
+        return self.outcome() if self.outcome and data is self.test else super().evaluate(model, data)
+
+
+def cut_off():
+    raise CutOffError
+
+
+@pytest.mark.parametrize("outcome", [cut_off, lambda: {"accuracy": math.nan}], ids=["error", "no_number"])
+def test_a_final_evaluation_that_fails_does_not_cost_the_training(tmp_path, undisturbed, outcome):
+    Work(tmp_path, pipeline=BrokenTest(outcome), interval=CheckpointInterval(seconds=1e9))
+    assert CheckpointStore(str(tmp_path)).steps() == [30, 0]
+    pipeline = BrokenTest()
+    work = Work(tmp_path, pipeline=pipeline)
+    assert (work.started_at, pipeline.passes) == (30, 0)
+    assert_same(work, undisturbed)
+
+
+def test_the_state_of_the_end_is_written_once(tmp_path, monkeypatch):
+    steps = []
+    monkeypatch.setattr(CheckpointStore, "save", lambda self, step, state: steps.append(step))
+    monkeypatch.setattr(CheckpointStore, "load", lambda self, step: {})
+    assert Work(tmp_path, interval=CheckpointInterval(seconds=1e9)).finished.saved
+    assert steps == [0, 30]
 
 
 def test_a_model_with_extra_state_is_saved(tmp_path):

@@ -16,8 +16,8 @@ class Folding:
     """Counts arriving gradients and folds each block of parameters once complete, while its gradients are in the cache.
 
     What backward leaves incomplete is folded after it. The first step folds everything after backward: it shows
-    whether a parameter's gradient arrives in pieces (reentrant checkpointing, several backward calls), or in memory
-    shared with another parameter's; if so, all later steps do the same.
+    whether a parameter's gradient arrives in pieces (reentrant checkpointing, several backward calls); if so, all later
+    steps do the same.
 
     on_fold: called with block and chunk after a block was folded inside backward.
     """
@@ -62,7 +62,7 @@ class Folding:
 
     @property
     def _early(self) -> bool:
-        return not (self.first_step or self._in_pieces or self._sums.shares_storage)
+        return not (self.first_step or self._in_pieces)
 
     def _on_gradient(self, index: int, _: Tensor) -> None:
         if self._chunk is None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from vrgd_ray.config import ConfigError
+from vrgd_ray.gradients.ownership import owned
 
 
 def moment_dtype(parameter: Tensor) -> torch.dtype:
@@ -57,7 +58,6 @@ class GroupSums:
     def __init__(self, parameters: Sequence[nn.Parameter], *, in_float64: bool = False) -> None:
         self.parameters = list(parameters)
         self.sum_dtypes = [torch.float64 if in_float64 else moment_dtype(parameter) for parameter in parameters]
-        self.shares_storage = False
         self.clear()
 
     def clear(self) -> None:
@@ -121,7 +121,6 @@ class GroupSums:
 
     def _take(self, indices: Sequence[int]) -> list[Tensor]:
         """Empty `.grad` of these parameters and return the tensors, each the only user of its memory."""
-        addresses: set[int] = set()
         gradients = []
         for i in indices:
             parameter = self.parameters[i]
@@ -129,11 +128,7 @@ class GroupSums:
             assert gradient is not None
             parameter.grad = None
             _refuse_sparse(i, gradient)
-            # Autograd may hand two parameters views of one memory: both summands of a.view(-1) + b.view(-1), say.
-            if gradient.data_ptr() in addresses and gradient.numel():
-                gradient, self.shares_storage = gradient.clone(), True
-            addresses.add(gradient.data_ptr())
-            gradients.append(cast(gradient, self.sum_dtypes[i]))
+            gradients.append(cast(gradient if owned(gradient) else gradient.clone(), self.sum_dtypes[i]))
         return gradients
 
     def _fold_groups(self, indices: Iterable[int]) -> None:

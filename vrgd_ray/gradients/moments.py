@@ -56,7 +56,8 @@ class GradientMoments:
     travel in one collective while the last backward still runs. Buffers are broadcast once a step, as usual.
 
     Raises ConfigError for models it cannot serve: FSDP, DTensor parameters, `static_graph=True`, a
-    DistributedDataParallel module deeper inside, complex parameters, nothing to train; later for sparse gradients.
+    DistributedDataParallel module deeper inside, complex or lazy parameters, nothing to train; later for sparse
+    gradients.
     """
 
     def __init__(

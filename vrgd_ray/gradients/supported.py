@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import UninitializedParameter
 
 from vrgd_ray.config import ConfigError, require
 
@@ -25,6 +26,10 @@ def refuse_unsupported(model: nn.Module) -> None:
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     require(bool(trainable), "the model has no parameter that requires a gradient.")
     for parameter in trainable:
+        require(
+            not isinstance(parameter, UninitializedParameter),
+            "the model has lazy layers whose sizes are not known yet; run it on one batch before.",
+        )
         require(not parameter.is_complex(), "complex parameters are not supported: the method defines a real variance.")
 
 

@@ -38,6 +38,11 @@ class Arm:
         return [result.metrics[self.metric] for result in known if result is not None]
 
     @property
+    def diverged(self) -> bool:
+        """Whether a seed diverged by itself; one that an error broke says nothing of the recipe."""
+        return any(result.diverged and result.error is None for result in self.results.values())
+
+    @property
     def failed(self) -> TrainingResult | None:
         """A seed that diverged or broke; None while all are well."""
         return next((result for result in self.results.values() if result.diverged), None)

@@ -27,6 +27,7 @@ class Contest:
             return
         if self.arm.failed is not None:
             self.verdict, self.reason = "reject", self.arm.failed.error or "a seed diverged"
+            self.comparison = None  # of the look before, which did not decide
             return
         mine, theirs = self.arm.values(self.seeds_wanted), reference.values(self.seeds_wanted)
         if mine is None or theirs is None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from typing import Any
 
 from vrgd_ray.config import require
 from vrgd_ray.limit.plan import SearchPlan
+from vrgd_ray.search.job import Role
 
+TESTED: tuple[Role, ...] = ("reference", "confirm", "control")
+"""Roles whose seeds a verdict rests on."""
 _MAY_GROW: dict[str, Callable[[Any, Any], bool]] = {
     "trials": lambda new, old: new >= old,
     "seeds": lambda new, old: new >= old,
     "looks": lambda new, old: len(new) == len(old) and all(n >= o for n, o in zip(new, old, strict=True)),
     "batch_sizes": lambda new, old: set(new) >= set(old),
     "resolution": lambda new, old: new <= old,
-    "data_fingerprint": lambda new, old: new is None,
 }
 """Fields of a plan that a continuation may change, and in which direction."""
 _DEFAULTS = {field.name: field.default for field in fields(SearchPlan)}
@@ -45,6 +47,26 @@ def as_saved(plan: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def count_continuations(records: Iterable[dict[str, Any]]) -> int:
+    """How often a search went on after seeds had been compared, by the records of its ledger: what costs level.
+
+    It does so under a larger plan, and where a mended error changed a recipe that had been tested, which its jobs know.
+    A plan that differs in any other way, as one that a newer version has a field more in, costs nothing.
+    """
+    continuations, fresh, compared, plan = 0, False, False, dict[str, Any]()
+    for record in records:
+        if "plan" in record:
+            if fresh and compared and _is_larger(record["plan"], plan):
+                continuations, fresh = continuations + 1, False
+            plan = record["plan"]
+        else:
+            job = record["job"]
+            continuations = max(continuations, job.get("continuation", 0))
+            fresh = fresh or job["role"] in TESTED
+            compared = compared or job["role"] == "confirm"
+    return continuations
+
+
 def total_alpha(alpha: float, continuations: int) -> float:
     """Chance of a wrong claim in any verdict of a search that has been continued so often.
 
@@ -53,7 +75,13 @@ def total_alpha(alpha: float, continuations: int) -> float:
     return alpha * (2.0 - 0.5**continuations)
 
 
+def _is_larger(plan: dict[str, Any], saved: dict[str, Any]) -> bool:
+    return any(name in _MAY_GROW and old is not None for name, _, old in _changes(plan, saved))
+
+
 def _grows(name: str, new: Any, old: Any) -> bool:
+    if name == "data_fingerprint" and new is None:  # cannot be told here
+        return True
     if old is None:  # from before the field, or not known then
         return name == "data_fingerprint" or new == _DEFAULTS.get(name)
     return name in _MAY_GROW and _MAY_GROW[name](new, old)

@@ -17,6 +17,9 @@ from vrgd_ray.config import require
 
 Verdict = Literal["accept", "reject", "inconclusive"]
 
+_ROUNDING = 16 * float(np.finfo(float).eps)
+"""Share of the metrics' size below which a difference may be nothing but rounding: 0.95 - 0.94 is not 0.94 - 0.93."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Criterion:
@@ -70,7 +73,7 @@ class Comparison:
     margin: float
     """The loss that is accepted, in units of the metric (a relative margin times the reference's mean)."""
     verdict: Verdict
-    """accept: lower > -margin; reject: upper < -margin; inconclusive otherwise."""
+    """accept: lower > -margin; reject: upper < -margin; inconclusive otherwise, also at a tie but for rounding."""
     degenerate: bool = False
     """True where neither arm varied, so that no interval could be formed."""
 
@@ -95,7 +98,9 @@ def compare(candidate: Sequence[float], reference: Sequence[float], criterion: C
     rho = criterion.margin if criterion.relative else 0.0
     # The contrast candidate - (1 - rho) * reference (max; (1 + rho) for min) is tested against `threshold`.
     weighted = r * (1.0 - sign * rho)
+    rounding = _ROUNDING * float(max(np.abs(c).max(), np.abs(r).max()))
     error, freedom = _standard_error(c, weighted, paired=criterion.paired)
+    error = 0.0 if error <= rounding else error
     margin = rho * float(r.mean()) if criterion.relative else criterion.margin
     difference = sign * float(c.mean() - r.mean())
     reach = float(special.stdtrit(freedom, 1.0 - criterion.level)) * error if error > 0 else 0.0
@@ -105,7 +110,7 @@ def compare(candidate: Sequence[float], reference: Sequence[float], criterion: C
         lower=lower,
         upper=upper,
         margin=margin,
-        verdict=_verdict(lower, upper, -margin),
+        verdict=_verdict(lower, upper, -margin, rounding),
         degenerate=error == 0.0,
     )
 
@@ -121,16 +126,17 @@ def _standard_error(c: np.ndarray, r: np.ndarray, *, paired: bool) -> tuple[floa
     return math.sqrt(a + b), (a + b) ** 2 / (a**2 / (len(c) - 1) + b**2 / (len(r) - 1))
 
 
-def _verdict(lower: float, upper: float, threshold: float) -> Verdict:
-    if lower > threshold:
+def _verdict(lower: float, upper: float, threshold: float, rounding: float) -> Verdict:
+    if lower > threshold + rounding:
         return "accept"
-    return "reject" if upper < threshold else "inconclusive"
+    return "reject" if upper < threshold - rounding else "inconclusive"
 
 
 def smallest_detectable_margin(num_seeds: int, level: float, power: float = 0.8) -> float:
     """Margin, in standard deviations over seeds, at which an equal candidate is accepted with this power.
 
-    For unpaired arms of `num_seeds` each and one look at the one-sided `level` (non-central t). Pairing does better.
+    For unpaired arms of `num_seeds` each and one look at the one-sided `level`: the non-central t, as the literature
+    states power. `power.smallest_margin` has what this criterion reaches, over all looks and also with pairs.
     """
     freedom = 2 * (num_seeds - 1)
     critical = special.stdtrit(freedom, 1.0 - level)

@@ -12,6 +12,7 @@ from vrgd_ray.limit.arm import Arm
 from vrgd_ray.limit.cell_run import CellRun
 from vrgd_ray.limit.cell_tuning import CellTuning
 from vrgd_ray.limit.contest import Contest
+from vrgd_ray.limit.continuation import TESTED
 from vrgd_ray.limit.criterion import Criterion
 from vrgd_ray.limit.ladder import Ladder, predicted_start
 from vrgd_ray.limit.listener import Listener
@@ -41,9 +42,10 @@ class Finder:
     scales that know nothing. Which jobs are asked for, and with which recipes, depends on the plan and on results,
     never on timing.
 
-    recorded: finished jobs of an earlier start, replayed instead of trained. continuation: how often the plan has been
-    extended since the search began. max_seconds, max_samples: limits after which no further job is started; samples
-    count over all starts.
+    recorded: finished jobs of an earlier start, replayed instead of trained. continuation: how often the search has
+    gone on after a verdict; once more where a trial that is tried again changes a recipe that has been tested, and then
+    everything is judged anew. max_seconds, max_samples: limits after which no further job is started; samples count
+    over all starts.
     """
 
     def __init__(
@@ -61,7 +63,17 @@ class Finder:
         # Monotonic: a clock set forward or back must neither end a search nor keep it alive.
         self._deadline = None if max_seconds is None else time.monotonic() + max_seconds
         self._max_samples, self.continuation = max_samples, continuation
-        self.reference_tuning = self._open_tuning(plan.reference_cell)
+        self._trained_now: set[str] = set()
+        self.stop_reason: str | None = None
+        self.failure: str | None = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """Know nothing but what is recorded, which comes in by replay."""
+        recorded = [job for job, _ in self.recorded.values()]
+        self._compared = any(job.role == "confirm" for job in recorded)
+        self._may_change = self.continuation > 0 or any(job.edition for job in recorded)
+        self.reference_tuning = self._open_tuning(self.plan.reference_cell)
         self.reference: Arm | None = None
         self.control: Contest | None = None
         self.ladders: dict[str, Ladder] = {}
@@ -69,9 +81,7 @@ class Finder:
         self.runs: dict[Cell, CellRun] = {}
         self.running: dict[str, Job] = {}
         self.finished: dict[str, tuple[Job, TrainingResult]] = {}
-        self._mended = False
-        self.stop_reason: str | None = None
-        self.failure: str | None = None
+        self._tests_again = False
         self._advance()
 
     # Jobs out, results in.
@@ -81,16 +91,20 @@ class Finder:
         """Whether no further job will be asked for."""
         if self.stop_reason is not None or self.failure is not None:
             return True
+        if self._tests_again:
+            return False
         control = self.control is not None and self.control.verdict is not None
         return control and self._ladders_done and (self.scale_controls is None or self.scale_controls.finished)
 
     def next_job(self) -> Job | None:
         """A job to train now; None while those that are out must come back first, or when done."""
-        while not self.done and (proposed := self._propose()) is not None:
+        while not self.done and self._may_ask() and (proposed := self._propose()) is not None:
             job = self._edition(proposed)
+            if self._tests_again:
+                continue
             if job.key in self.recorded:
                 self.running[job.key] = job
-                self._take(job, self.recorded[job.key][1], replayed=True)
+                self._take(*self.recorded[job.key], replayed=True)
             elif not self._stopped_by_limit(job):
                 self.running[job.key] = job
                 for listener in self.listeners:
@@ -100,6 +114,7 @@ class Finder:
 
     def observe(self, job: Job, result: TrainingResult) -> None:
         """Take the result of a job that was asked for; one without a finite metric counts as broken."""
+        self._trained_now.add(job.key)
         self._take(job, result.checked(self.pipeline.metric), replayed=False)
 
     def stop(self, reason: str) -> None:
@@ -111,20 +126,43 @@ class Finder:
         """Every training run of the search by key, those that a continuation no longer uses included."""
         return {**self.recorded, **self.finished}
 
+    def _may_ask(self) -> bool:
+        """Not while results must come back before everything is judged anew, at half of the level."""
+        if self._tests_again and not self.running:
+            self.recorded, self.continuation = self.trained, self.continuation + 1
+            self._begin()
+        return not self._tests_again
+
     def _edition(self, job: Job) -> Job:
         """The job under the key of its recipe: a continued search may ask for a trial or seed with another one."""
         while job.key in self.recorded and not self._answers(job):
-            if self.recorded[job.key][1].error is not None:
-                self._mended = True  # what follows from its result may be asked for otherwise
-            elif self.continuation == 0 and not self._mended:
-                raise ConfigError(f"cannot resume: {job.key} was recorded with another recipe than this version asks.")
-            job = replace(job, edition=job.edition + 1)
-        return job
+            before, job = job, replace(job, edition=job.edition + 1)
+            if self.recorded[before.key][1].error is not None:
+                self._may_change = True  # what follows from its result may be asked for otherwise
+            elif self._compared and job.key not in self.recorded:
+                self._replace_compared(self.recorded[before.key][0], job)
+        return replace(job, continuation=self.continuation)
+
+    def _replace_compared(self, before: Job, job: Job) -> None:
+        """Train a run anew with another recipe; where a verdict may rest on the one before, that needs its own level.
+
+        Raises:
+            ConfigError: nothing explains why the recipe has changed.
+        """
+        if not self._may_change:
+            raise ConfigError(f"cannot resume: {before.key} was recorded with another recipe than this version asks.")
+        if before.role in TESTED and before.continuation == self.continuation and not self._begun(job):
+            self._tests_again = True
+
+    def _begun(self, job: Job) -> bool:
+        """Whether an earlier start has tested the recipe on other seeds, and has counted that."""
+        recipes = [each.recipe for each, _ in self.recorded.values() if (each.role, each.cell) == (job.role, job.cell)]
+        return any(recipe.with_values(seed=job.recipe.seed) == job.recipe for recipe in recipes)
 
     def _answers(self, job: Job) -> bool:
-        """Whether the record of an earlier start is this job's result; what an error broke is tried again."""
+        """Whether a record is this job's result; what an error broke in an earlier start is tried again."""
         recorded, result = self.recorded[job.key]
-        return recorded.recipe == job.recipe and result.error is None
+        return recorded.recipe == job.recipe and (result.error is None or job.key in self._trained_now)
 
     def _stopped_by_limit(self, job: Job) -> bool:
         """Whether a limit forbids to start the job, which ends the search."""
@@ -172,17 +210,19 @@ class Finder:
         for listener in self.listeners:
             listener.job_finished(job, result, replayed=replayed)
         self._deliver(job, result)
-        self._check_first(job, result)
+        self._check(job, result)
         self._advance()
 
-    def _check_first(self, job: Job, result: TrainingResult) -> None:
-        """The first trial is the user's own recipe: what breaks there is broken everywhere."""
-        if (job.cell, job.role, job.index) != (self.plan.reference_cell, "search", 0):
-            return
-        metric = self.pipeline.metric
-        if result.error:
+    def _check(self, job: Job, result: TrainingResult) -> None:
+        """The first trial is the user's own recipe: what breaks there is broken everywhere.
+
+        The metric that a margin in per cent is a share of is looked at in every seed of the reference too.
+        """
+        first = (job.cell, job.role, job.index) == (self.plan.reference_cell, "search", 0)
+        measure, metric = first or job.role == "reference", self.pipeline.metric
+        if first and result.error:
             self.failure = f"the reference recipe cannot be trained: {result.error.rstrip('.')}."
-        elif self.plan.criterion.relative and result.metrics.get(metric, 1.0) <= 0:
+        elif measure and self.plan.criterion.relative and result.metrics.get(metric, 1.0) <= 0:
             self.failure = f"a margin in per cent needs a positive {metric}; give --margin in units of the metric."
 
     def _deliver(self, job: Job, result: TrainingResult) -> None:
@@ -228,6 +268,7 @@ class Finder:
         if self.failure is None and self.reference is not None and self.reference.failed is not None:
             reason = self.reference.failed.error or _DIVERGED
             self.failure = f"the reference cannot be trained on fresh seeds: {reason}."
+        if self.failure is not None:
             return
         self._judge_control()
         for optimizer, ladder in self.ladders.items():

@@ -131,10 +131,11 @@ class Ladder:
 def predicted_start(batch_sizes: Sequence[int], noise_scale: float | None) -> int | None:
     """The rung nearest, by its ratio, to the gradient noise scale (samples); None to start at the bottom.
 
-    None where the noise scale is not resolved, and where fewer than `FEWEST_BELOW` rungs lie below.
+    None where the noise scale is not resolved or not above zero, as of groups whose gradients are all the same, and
+    where fewer than `FEWEST_BELOW` rungs lie below.
     """
     rungs = sorted(batch_sizes)
-    if noise_scale is None or not rungs:
+    if noise_scale is None or not 0.0 < noise_scale < math.inf or not rungs:
         return None
     place = min(range(len(rungs)), key=lambda i: abs(math.log(rungs[i] / noise_scale)))
     return rungs[place] if place >= FEWEST_BELOW else None

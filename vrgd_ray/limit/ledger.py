@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from pyarrow import fs
 
 from vrgd_ray.config import require
-from vrgd_ray.limit.continuation import as_saved, check_continues
+from vrgd_ray.limit.continuation import as_saved, check_continues, count_continuations
 from vrgd_ray.limit.criterion import Verdict
 from vrgd_ray.limit.record_store import RecordStore
 from vrgd_ray.search.job import Cell, Job
@@ -27,6 +28,7 @@ class Ledger:
         self._store = RecordStore(self.location, files)
         self._records: list[dict[str, Any]] | None = None
         self._new_id = uuid.uuid4().hex
+        self._started = time.monotonic()
 
     @property
     def begun(self) -> bool:
@@ -57,20 +59,24 @@ class Ledger:
         return {job.key: (job, result) for job, result in pairs}
 
     def begin(self, plan: dict[str, Any]) -> int:
-        """Write the plan, unless it stands there already.
+        """Write the plan, unless it stands there already; a fingerprint that cannot be told here stays as it was.
 
         Returns:
-            How often a plan was extended after seeds had been compared under the one before: what costs level.
+            How often the search has gone on after seeds had been compared: what costs level.
         """
-        if self.saved_plan() != as_saved(plan):
+        self._started = time.monotonic()
+        saved = self.saved_plan()
+        if plan.get("data_fingerprint") is None:
+            plan = {**plan, "data_fingerprint": saved.get("data_fingerprint")}
+        if saved != as_saved(plan):
             self._append({"search_id": self.search_id, "plan": plan}, "plan")
-        seen, continuations = False, 0
-        for record in self._known():
-            if "plan" in record:
-                continuations += seen
-                seen = False
-            seen = seen or record.get("job", {}).get("role") == "confirm"
-        return continuations
+        return count_continuations(self._known())
+
+    @property
+    def earlier_seconds(self) -> float:
+        """Wall time of the starts before this one, each up to the last run that it finished."""
+        last = {record["start"]: record["seconds"] for record in self._known() if "start" in record}
+        return float(sum(seconds for start, seconds in last.items() if start != self._new_id))
 
     @property
     def search_id(self) -> str:
@@ -89,7 +95,8 @@ class Ledger:
     def job_finished(self, job: Job, result: TrainingResult, *, replayed: bool) -> None:
         """Append the result."""
         if not replayed:
-            self._append({"job": job.to_dict(), "result": result.to_dict()}, job.key.replace("/", "-"))
+            clock = {"start": self._new_id, "seconds": time.monotonic() - self._started}
+            self._append({"job": job.to_dict(), "result": result.to_dict(), **clock}, job.key.replace("/", "-"))
 
     def cell_decided(self, cell: Cell, verdict: Verdict, *, control: bool) -> None:
         """Nothing to keep: verdicts follow from the results."""

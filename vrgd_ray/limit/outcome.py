@@ -6,6 +6,7 @@ import math
 import platform
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any
 
@@ -14,7 +15,7 @@ from vrgd_ray.limit.arm import Arm
 from vrgd_ray.limit.cell_tuning import CellTuning
 from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.continuation import total_alpha
-from vrgd_ray.limit.criterion import Comparison, smallest_detectable_margin
+from vrgd_ray.limit.criterion import Comparison
 from vrgd_ray.limit.finder import Finder
 from vrgd_ray.limit.insights import parameter_importances, series, tuning
 from vrgd_ray.limit.power import acceptance, smallest_margin
@@ -36,8 +37,7 @@ def build_outcome(
     """Everything known of the search so far; complete where it has finished, honest where it was cut short."""
     plan, tuned_cells = finder.plan, tuning(finder)
     largest = _largest(finder)
-    tuned = finder.reference if finder.reference is not None and _values(finder.reference) else None
-    recommended = largest["recipe"] if largest else (tuned.recipe.to_dict() if tuned and not finder.failure else None)
+    recommended = largest["recipe"] if largest else _reference_recipe(finder)
     known = {
         "schema_version": SCHEMA_VERSION,
         "name": name,
@@ -99,13 +99,24 @@ def _status(finder: Finder) -> str:
 
 
 def _largest(finder: Finder) -> dict[str, Any] | None:
-    """The largest batch any optimizer may claim, if that is above the reference's."""
+    """The largest batch any optimizer may claim, if that is above the reference's; none where that fails."""
     cell = finder.winner
-    if cell is None or cell.batch_size <= finder.plan.reference.batch_size:
+    if not _reference_holds(finder) or cell is None or cell.batch_size <= finder.plan.reference.batch_size:
         return None
     contest = finder.runs[cell].contest
     recipe = contest.arm.recipe.to_dict() if contest else None
     return {"batch_size": cell.batch_size, "optimizer": cell.optimizer, "recipe": recipe}
+
+
+def _reference_recipe(finder: Finder) -> dict[str, Any] | None:
+    """What to train where nothing larger is claimed; nothing where the reference itself fails."""
+    arm = finder.reference
+    return arm.recipe.to_dict() if arm is not None and _values(arm) and _reference_holds(finder) else None
+
+
+def _reference_holds(finder: Finder) -> bool:
+    """Whether the reference could be trained on all seeds so far, the control's included."""
+    return not finder.failure and not (finder.control is not None and finder.control.arm.diverged)
 
 
 def _reference(finder: Finder) -> dict[str, Any]:
@@ -120,7 +131,8 @@ def _reference(finder: Finder) -> dict[str, Any]:
 
 def _control(control: Contest | None) -> dict[str, Any]:
     values = _values(control.arm) if control else []
-    return {"values": values, **_comparison(control), "verdict": _verdict(control)}
+    reason = control.reason if control else None
+    return {"values": values, **_comparison(control), "verdict": _verdict(control), "reason": reason}
 
 
 def _scale_controls(controls: ScaleControls | None) -> dict[str, Any] | None:
@@ -169,7 +181,8 @@ def _arm_facts(finder: Finder, arm: Arm | None, fallback: Recipe) -> dict[str, A
     values = _values(arm)
     results = [r for r in arm.results.values() if not r.diverged] if arm else []
     return {
-        "seeds": [arm.seed_of(index) for index in sorted(arm.results)] if arm else [],
+        "seeds": _seeds(arm, diverged=False),
+        "failed_seeds": _seeds(arm, diverged=True),
         "values": values,
         "mean": statistics.fmean(values) if values else None,
         "std": statistics.stdev(values) if len(values) > 1 else None,
@@ -180,8 +193,15 @@ def _arm_facts(finder: Finder, arm: Arm | None, fallback: Recipe) -> dict[str, A
     }
 
 
+def _seeds(arm: Arm | None, *, diverged: bool) -> list[int]:
+    """Seeds in order: those with a metric, or those that diverged or that an error broke."""
+    if arm is None:
+        return []
+    return [arm.seed_of(index) for index in sorted(arm.results) if arm.results[index].diverged == diverged]
+
+
 def _values(arm: Arm | None) -> list[float]:
-    """Metrics by seed number, without seeds that diverged."""
+    """Metrics in the order of the seeds, without those that diverged."""
     if arm is None:
         return []
     return [arm.results[i].metrics[arm.metric] for i in sorted(arm.results) if not arm.results[i].diverged]
@@ -209,7 +229,7 @@ def _power(finder: Finder) -> dict[str, Any] | None:
     std, margin = statistics.stdev(values), rule.margin * (statistics.fmean(values) if rule.relative else 1.0)
     return {
         "seed_std": std,
-        **{f"detectable_{n}": std * smallest_detectable_margin(n, rule.level) for n in rule.looks},
+        **{f"detectable_{n}": std * smallest_margin(replace(rule, looks=(n,), alpha=rule.level)) for n in rule.looks},
         "detectable": std * smallest_margin(rule),
         "margin_in_std": margin / std if std > 0 else None,
         "acceptance": acceptance(rule, margin / std) if std > 0 else None,

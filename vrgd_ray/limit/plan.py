@@ -71,6 +71,11 @@ class SearchPlan:
     def __post_init__(self) -> None:
         self._check_numbers()
         self._check_optimizers()
+        require(
+            any(self.rungs(optimizer) for optimizer in self.optimizers),
+            f"there is nothing to search: {self.reference.optimizer} at batch {self.reference.batch_size} is the "
+            "reference itself; add a larger batch size or another optimizer.",
+        )
         require(bool(self.group_counts), "--set num_groups takes a value or a list of values, not a range.")
         for batch_size in self.batch_sizes:
             for num_groups in self.group_counts:
@@ -159,7 +164,7 @@ def space_context(plan: SearchPlan, cell: Cell) -> SpaceContext:
 def default_ladder(pipeline: Pipeline, max_batch_size: int | None) -> tuple[int, ...]:
     """Doublings of the reference batch up to `max_batch_size`, or half of the training set."""
     reference = pipeline.reference.batch_size
-    top = max_batch_size or pipeline.num_train_samples // 2
+    top = pipeline.num_train_samples // 2 if max_batch_size is None else max_batch_size
     require(
         top >= reference,
         f"max_batch_size = {top} is below the reference batch {reference}; there is nothing to climb.",
@@ -172,6 +177,7 @@ def default_ladder(pipeline: Pipeline, max_batch_size: int | None) -> tuple[int,
 
 def checked_ladder(batch_sizes: Sequence[int], reference: int) -> tuple[int, ...]:
     """The user's batch sizes in order, the reference's first; below it there is nothing to find."""
+    require(bool(batch_sizes), "batch_sizes is empty; name at least one, or leave the flag out.")
     smaller = [b for b in batch_sizes if b < reference]
     require(not smaller, f"batch_sizes {smaller} are below the reference batch {reference}, the smallest rung.")
     return tuple(sorted({reference, *batch_sizes}))

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyarrow import fs
 
-from vrgd_ray.config import ConfigError, StorageError
+from vrgd_ray.config import ConfigError, StorageError, first_line
 from vrgd_ray.limit.lock import locked
 
 _NAME = re.compile(r"(\d+)-.*\.json")
@@ -105,8 +105,9 @@ class RecordStore:
         try:
             yield
         except (OSError, ValueError) as error:
-            reason = str(error).splitlines()[0].rstrip(".")
-            raise ConfigError(f"the storage {self.location} cannot be used: {reason}; check --storage.") from error
+            raise ConfigError(
+                f"the storage {self.location} cannot be used: {first_line(error)}; check --storage."
+            ) from error
 
     def _read_one(self, path: str) -> dict[str, Any] | None:
         try:

@@ -46,8 +46,11 @@ class ScaleControls:
         return compare(mine, theirs, self.criterion) if mine and theirs else None
 
     def finding(self, role: Role) -> Finding:
-        """better: VR beats the control; equal: by less than the margin, if at all; unclear: neither is shown."""
-        if self.arms[role].failed is not None:
+        """better: VR beats the control; equal: by less than the margin, if at all; unclear: neither is shown.
+
+        diverged: a seed of the control did; not tested: seeds are missing, or an error broke one.
+        """
+        if self.arms[role].diverged:
             return "diverged"
         comparison = self.comparison(role)
         if comparison is None:

@@ -147,7 +147,7 @@ class SearchSession:
             name=self.folder.path.name,
             command=self.command,
             train_command=f"python -m vrgd_ray.train --config {shlex.quote(str(best))}",
-            seconds=seconds,
+            seconds=self.folder.ledger.earlier_seconds + seconds,
         )
         files: list[Path] = []
         try:
@@ -163,6 +163,8 @@ class SearchSession:
         yield self._save("result.json", json.dumps(result, indent=2))
         if result["recommended"]:
             yield self._save("best.yaml", self._best(result["recommended"]["recipe"]))
+        else:  # one of an earlier start would pass for what this one recommends
+            (self.folder.path / "best.yaml").unlink(missing_ok=True)
         yield self._save("report.html", self.render_report(result))
 
     def _save(self, name: str, text: str) -> Path:

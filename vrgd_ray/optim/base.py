@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import chain, count
+from itertools import count
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from vrgd_ray.optim.gsnr import apply_control, gsnr_scale
 from vrgd_ray.optim.kernels import NativeScale
 from vrgd_ray.optim.layer import SCALE_AVERAGE, Group, Layer, State, newest_share, scaled
 from vrgd_ray.optim.native import wanted
+from vrgd_ray.optim.restoring import fit, saved_states, with_own_options
 from vrgd_ray.optim.statistics import LayerScale, mean_scale, measure, step_ratio
 
 
@@ -65,7 +66,7 @@ class LayerOptimizer(torch.optim.Optimizer):
         return loss
 
     def layer_scales(self) -> list[LayerScale]:
-        """What the scale did to each layer in the last step; layers without gradient are left out.
+        """What the scale did to each layer in the last step; layers without gradient or elements are left out.
 
         Computed from `.grad` and `.grad_var`, so it costs a step nothing: read it after `step` and before `zero_grad`.
 
@@ -74,7 +75,10 @@ class LayerOptimizer(torch.optim.Optimizer):
         """
         pairs: list[tuple[Tensor, Tensor | None]] = []
         for group, layers in self._collect(stale=True):
-            pairs += [(layer.param, None if layer.variance is None else self._scale(group, layer)) for layer in layers]
+            measured = [layer for layer in layers if layer.param.numel()]
+            pairs += [
+                (layer.param, None if layer.variance is None else self._scale(group, layer)) for layer in measured
+            ]
         if not pairs:
             raise RuntimeError("no gradients to measure the scale of; read it after step() and before zero_grad().")
         return measure(pairs)
@@ -88,14 +92,17 @@ class LayerOptimizer(torch.optim.Optimizer):
         return step_ratio(self.layer_scales())
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        """Restore options and state, the float32 state of half-precision parameters without rounding."""
-        super().load_state_dict(state_dict)
-        places = chain.from_iterable(group["params"] for group in state_dict["param_groups"])
-        params = chain.from_iterable(group["params"] for group in self.param_groups)
-        for place, param in zip(places, params, strict=True):
-            for name, value in state_dict["state"].get(place, {}).items():
-                if isinstance(value, Tensor) and value.dtype != self.state[param][name].dtype:
-                    self.state[param][name] = value.to(param.device, copy=True)
+        """Restore options and state, the float32 state of half-precision parameters without rounding.
+
+        The state may be that of the base optimizer, or of the VR one: what it lacks stays this optimizer's own.
+
+        Raises:
+            ConfigError: the state is that of other parameters or of another order; nothing has been changed.
+        """
+        saved = saved_states(state_dict, self.param_groups)
+        super().load_state_dict(with_own_options(state_dict, self.param_groups))
+        for param, state in saved:
+            fit(self.state[param], state, param)
 
     def _collect(self, *, stale: bool = False) -> list[tuple[Group, list[Layer]]]:
         index = count()

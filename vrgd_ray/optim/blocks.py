@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from vrgd_ray.optim.layer import Layer
+from vrgd_ray.optim.layer import Layer, elementwise
 
 LARGE = 2**15
 """Layers of at least this number of elements stand alone; handling others together saves calls."""
@@ -115,17 +115,25 @@ class Block:
 
 
 def plain(layer: Layer) -> bool:
-    """Whether the fast path applies: one type, contiguous, on a device that has torch's fused kernels."""
-    param, grad, variance = layer.param, layer.grad, layer.variance
+    """Whether the fast path applies: one type, contiguous, on a device that has torch's fused kernels.
+
+    The state is looked at too: it may have been loaded, or the model turned to another type since. Everything else is
+    left to torch's own operations, which handle it or refuse it.
+    """
+    param, variance = layer.param, layer.variance
     return (
         param.device.type in PIECE
         and param.dtype in (torch.float32, torch.float64)
-        and param.is_contiguous()
-        and grad.dtype == param.dtype
-        and grad.is_contiguous()
-        and (variance is None or (variance.dtype == param.dtype and variance.is_contiguous()))
         and param.numel() > 0
+        and param.is_contiguous()
+        and _like(layer.grad, param)
+        and (variance is None or _like(variance, param))
+        and all(_like(value, param) for _, value in elementwise(layer.state))
     )
+
+
+def _like(tensor: Tensor, param: Tensor) -> bool:
+    return tensor.dtype is param.dtype and tensor.numel() == param.numel() and tensor.is_contiguous()
 
 
 def batches(layers: list[Layer]) -> Iterator[list[Layer]]:

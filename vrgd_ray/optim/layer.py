@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,9 @@ from torch import Tensor
 Group = dict[str, Any]
 State = dict[str, Any]
 
+
+LOW = (torch.bfloat16, torch.float16)
+"""Types whose state is kept in float32."""
 
 SCALE_AVERAGE = "scale_avg"
 """State of Adam kinds: p^, the bias-corrected running mean of the scale."""
@@ -33,14 +37,18 @@ class Layer:
 
     def dtype(self, *, wide: bool) -> torch.dtype:
         """Type of the state and of the arithmetic; `wide` is float32 for half-precision parameters."""
-        low = self.param.dtype in (torch.bfloat16, torch.float16)
-        return torch.float32 if wide and low else self.param.dtype
+        return torch.float32 if wide and self.param.dtype in LOW else self.param.dtype
 
 
 def scaled(group: Group) -> bool:
     """Whether the GSNR scale is on for the group."""
     lower, upper = group.get("gsnr_bounds", (1.0, 1.0))
     return not lower == upper == 1.0
+
+
+def elementwise(state: State) -> Iterator[tuple[str, Tensor]]:
+    """The tensors of a layer's state that hold a value for each of its elements."""
+    return ((name, value) for name, value in state.items() if name != "step" and isinstance(value, Tensor))
 
 
 def newest_share(group: Group, layer: Layer) -> float:

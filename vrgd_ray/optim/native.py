@@ -59,11 +59,12 @@ def wanted(layers: list[Layer]) -> bool:
 @contextmanager
 def _folder() -> Iterator[Path]:
     """The cache folder or, where no such folder is writable by this user alone, one that lasts until loading."""
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "vrgd_ray"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "vrgd_ray")
     try:
+        folder = folder.expanduser()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         usable = _ours_alone(folder) and os.access(folder, os.W_OK)
-    except OSError:
+    except (OSError, RuntimeError):  # the latter where a user has no home
         usable = False
     if usable:
         yield folder

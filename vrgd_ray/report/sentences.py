@@ -122,7 +122,7 @@ def scale_sentence(result: Result) -> str:
     if not pairs:
         return "No variance-reduced optimizer was compared."
     if doubt := _doubt(result):
-        return f"Whether {_listed(pairs)} moves the limit cannot be told, because {doubt}."
+        return f"Whether {_listed(pairs)} moves the limit cannot be told: {doubt}."
     so_far = "" if result.get("status", "finished") == "finished" else "So far: "
     moved = so_far + " ".join(_moved(result, name, name.removeprefix(VR_PREFIX)) for name in pairs)
     return f"{moved} {gain_sentence(result)}".rstrip()

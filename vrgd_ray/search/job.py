@@ -34,7 +34,9 @@ class Job:
     recipe: Recipe
     """What to train."""
     edition: int = 0
-    """How often a continued search has asked for this trial or seed before with another recipe."""
+    """How often the search has asked for this trial or seed before: with another recipe, or where an error broke it."""
+    continuation: int = 0
+    """How often the search had gone on after a verdict when it asked for this run."""
 
     @property
     def key(self) -> str:
@@ -50,7 +52,8 @@ class Job:
     def to_dict(self) -> dict[str, Any]:
         """Plain dict for JSON and for Ray."""
         values = {"cell": list(self.cell), "role": self.role, "index": self.index, "recipe": self.recipe.to_dict()}
-        return values | ({"edition": self.edition} if self.edition else {})
+        later = {"edition": self.edition, "continuation": self.continuation}
+        return values | {name: number for name, number in later.items() if number}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Job:
@@ -61,4 +64,5 @@ class Job:
             index=values["index"],
             recipe=Recipe.from_dict(values["recipe"]),
             edition=values.get("edition", 0),
+            continuation=values.get("continuation", 0),
         )

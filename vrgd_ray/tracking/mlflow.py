@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from vrgd_ray.config import ConfigError
+from vrgd_ray.config import ConfigError, first_line
 from vrgd_ray.tracking.tracker import GroupRecord, RunRecord, Status
 
 _KEY = "vrgd.key"
@@ -76,7 +76,7 @@ class MlflowTracker:
 
     def _unusable(self, error: BaseException) -> str:
         return (
-            f"the tracking server {self.tracking_uri} cannot be used: {_first_line(error)} "
+            f"the tracking server {self.tracking_uri} cannot be used: {_first_sentence(error)} "
             "Check --tracking-uri, or track nothing with --tracking-uri none."
         )
 
@@ -122,7 +122,7 @@ class MlflowTracker:
         try:
             version = self._find_version(name, fingerprint) or self._create_version(name, files, fingerprint)
         except Exception as error:  # whatever MLflow raises, the search's answer stands
-            return f"{name} could not be registered ({_first_line(error)}); its files are in {files[0].parent}."
+            return f"{name} could not be registered ({_first_sentence(error)}); its files are in {files[0].parent}."
         return f"Model:  {name}, version {version}, at {self.tracking_uri}"
 
     def how_to_open(self) -> str:
@@ -147,8 +147,8 @@ class MlflowTracker:
     def _say_once(self, error: Exception) -> None:
         if not self._said:
             print(
-                f"MLflow at {self.tracking_uri} does not answer ({_first_line(error)}); training goes on and what is "
-                "missed is written when it is back.",
+                f"MLflow at {self.tracking_uri} does not answer ({_first_sentence(error)}); training goes on and what "
+                "is missed is written when it is back.",
                 file=sys.stderr,
             )
         self._said = True
@@ -313,7 +313,6 @@ class MlflowTracker:
         return str(version.version)
 
 
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    sentence = lines[0].partition(". ")[0]
+def _first_sentence(error: BaseException) -> str:
+    sentence = first_line(error).partition(". ")[0]
     return (sentence if len(sentence) <= 200 else f"{sentence[:200]} ...").rstrip(".") + "."

@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import torch
 from pyarrow import fs
 
-from vrgd_ray.config import ConfigError, require
+from vrgd_ray.config import ConfigError, first_line, require
 
 _NAME = re.compile(r"step_(\d+)\.pt")
 _PARTIAL = ".partial"
@@ -82,9 +83,11 @@ class CheckpointStore:
         """Read a state, tensors on the CPU. `weights_only` refuses anything but tensors and plain data.
 
         Raises:
-            Exception: whatever torch raises for a damaged file.
+            Exception: whatever zipfile and torch raise for a damaged file.
         """
         with self._files.open_input_file(self._path(step)) as stream:
+            _check_sums(stream)
+            stream.seek(0)
             state: dict[str, Any] = torch.load(stream, map_location="cpu", weights_only=True)
         return state
 
@@ -135,8 +138,15 @@ def failure_reason(error: BaseException) -> str:
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
-    lines = str(cause or error).strip().splitlines()
-    return lines[0].partition(". ")[0].rstrip(".") if lines else type(error).__name__
+    return first_line(cause or error).partition(". ")[0]
+
+
+def _check_sums(stream: Any) -> None:
+    """Refuse a state with a part that is not what was written: torch itself would load other numbers without a word."""
+    with ZipFile(stream) as archive:
+        part = archive.testzip()
+    if part is not None:
+        raise BadZipFile(f"its part {part} is damaged")
 
 
 def _write_to_disk(path: Path, state: dict[str, Any]) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch import nn
 
 from vrgd_ray.config import ConfigError, require
 
@@ -45,7 +47,34 @@ def refuse_other(what: str, saved: dict[str, Any], own: dict[str, Any]) -> None:
     """Refuse a checkpoint whose `what` is not the run's own.
 
     Raises:
-        ConfigError: naming every value that differs.
+        ConfigError: naming every value that differs, also of those that only one of them has.
     """
-    differing = [f"{key} = {saved.get(key)!r}, not {own[key]!r}" for key in own if saved.get(key) != own[key]]
+    pairs = {key: (saved.get(key), own.get(key)) for key in (*own, *saved)}
+    differing = [f"{key} = {before!r}, not {now!r}" for key, (before, now) in pairs.items() if before != now]
     require(not differing, f"the checkpoint is of another {what}: {'; '.join(differing)}.")
+
+
+def refuse_other_order(saved: Iterable[str], own: Iterable[str]) -> None:
+    """Refuse a checkpoint whose parameters, of the same names, are in another order: the optimizer's state goes by it.
+
+    Raises:
+        ConfigError: naming the first that is elsewhere.
+    """
+    for before, now in zip(saved, own, strict=True):
+        require(
+            before == now,
+            f"the checkpoint is of a model with its layers defined in another order: {before} where {now} is now; "
+            "define them in the order they had.",
+        )
+
+
+def load_model(module: nn.Module, saved: dict[str, Any]) -> None:
+    """Load parameters and buffers.
+
+    Raises:
+        ConfigError: the buffers are others; the parameters are compared before.
+    """
+    try:
+        module.load_state_dict(saved)
+    except RuntimeError as error:
+        raise ConfigError(f"the checkpoint is of another model: {' '.join(str(error).split())}") from error

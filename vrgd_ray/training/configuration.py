@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from vrgd_ray.config import ConfigError, Recipe, require
+from vrgd_ray.config import ConfigError, Recipe, first_line, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,4 +75,4 @@ class Configuration:
 def _reason(error: Exception) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         return f"{error.problem}, in line {error.problem_mark.line + 1}"
-    return str(error).splitlines()[0].rstrip(".")
+    return first_line(error)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from vrgd_ray.config import ConfigError, require
+from vrgd_ray.config import ConfigError, first_line, require
 
 Needs = Sequence[Mapping[str, float]]
 """What must be there at once; each mapping of resource to amount is one process and has to fit on one machine."""
@@ -89,7 +89,7 @@ def _init(address: str | None, options: Mapping[str, Any]) -> None:
                 f"the Ray cluster at --address {address} asks for its token; copy it into ~/.ray/auth_token and set "
                 "RAY_AUTH_MODE=token."
             ) from error
-        raise ConfigError(f"no Ray cluster at --address {address}: {str(error).splitlines()[0]}") from error
+        raise ConfigError(f"no Ray cluster at --address {address}: {first_line(error)}.") from error
     except RuntimeError as error:
         # Ray compares its own version and Python's down to the patch, and says so in six lines.
         versions = re.findall(r"Ray: (\S+)\s+Python: (\S+)", str(error))

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from itertools import product
 from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -20,16 +21,19 @@ from vrgd_ray.pipeline import Batch, Data, Pipeline
 from vrgd_ray.schedules import create_schedule
 from vrgd_ray.training.batch_plan import BatchPlan, Chunk
 from vrgd_ray.training.budget import count_steps
-from vrgd_ray.training.checks import check_loss, checked_metrics, refuse_other
+from vrgd_ray.training.checks import check_loss, checked_metrics, load_model, refuse_other, refuse_other_order
 from vrgd_ray.training.context import Context
 from vrgd_ray.training.execution import Execution
 from vrgd_ray.training.memory import has_batch_statistics, largest_fitting, pass_fits, refuse_split_groups
+from vrgd_ray.training.modes import begin_training, evaluating
 from vrgd_ray.training.placement import distribute, to_device
 from vrgd_ray.training.result import Progress, Split, TrainingResult
 from vrgd_ray.training.running_statistics import RunningStatistics
 from vrgd_ray.training.sampler import SampleStream
 from vrgd_ray.training.seeding import pass_seed, seed_generators
 from vrgd_ray.training.stray_buffers import StrayBuffers
+
+_SHAPE = "shape of "
 
 
 def train(
@@ -92,6 +96,7 @@ class TrainingRun:
     def _build(self) -> None:
         seed_generators(self.recipe.seed, self.context.device)
         self.module = self.pipeline.build_model().to(self.context.device)
+        begin_training(self.module, self.context.say)
         self.model = distribute(self.module, self.context)
         self.statistics = RunningStatistics(self.module, self.context.world_size)
         self.moments = GradientMoments(
@@ -138,7 +143,7 @@ class TrainingRun:
         """Train to the end, or until the loss, or a parameter that is about to be evaluated, is not finite."""
         if self.step == 0:
             self.check_evaluation()
-        self.module.train()
+        test_data = self._open_test_data() if split == "test" else None
         stray = StrayBuffers(self.module)
         started = time.perf_counter()
         while self.step < self.total_steps:
@@ -152,7 +157,7 @@ class TrainingRun:
                 if self.checkpoint_due:
                     self.context.checkpoint(self.state_dict)
                 started = time.perf_counter()
-        return self._result(started, self._evaluate_split(split))
+        return self._result(started, self._evaluate_at_end(test_data))
 
     @property
     def samples(self) -> int:
@@ -245,20 +250,32 @@ class TrainingRun:
             series |= scale_series(cast(LayerOptimizer, self.optimizer).layer_scales())
         return series
 
-    def _evaluate_split(self, split: Split) -> dict[str, float]:
+    def _open_test_data(self) -> Data | None:
+        """Test data on rank 0, which evaluates; read before the first step, so that a fault of it is found there.
+
+        Raises:
+            ConfigError: it is empty.
+        """
+        if self.context.rank > 0:
+            return None
+        data = self.pipeline.test_data()
+        require(len(data) > 0, "the pipeline's test_data() holds no samples.")
+        _ = data[np.zeros(1, dtype=np.int64)]
+        return data
+
+    def _evaluate_at_end(self, test_data: Data | None) -> dict[str, float]:
+        """Metrics on test data where it is given, else those of the last evaluation on validation data."""
+        if test_data is not None:
+            return self._evaluate(test_data)
         step, metrics = self._evaluated
-        if split == "validation" and step == self.step:
-            return metrics
-        return self._evaluate(self.pipeline.test_data() if split == "test" else self.pipeline.validation_data())
+        return metrics if step == self.step else self._evaluate(self.pipeline.validation_data())
 
     def _evaluate(self, data: Data) -> dict[str, float]:
         """Metrics on rank 0, which alone reports; an empty dict elsewhere."""
         if self.context.rank > 0:
             return {}
-        self.module.eval()
-        with torch.no_grad():
+        with evaluating(self.module):
             metrics = self.pipeline.evaluate(self.module, data)
-        self.module.train()
         return checked_metrics(metrics, self.pipeline.metric)
 
     def _result(self, started: float, metrics: dict[str, float], *, diverged: bool = False) -> TrainingResult:
@@ -296,13 +313,14 @@ class TrainingRun:
         """Go on from a saved state, on any number of workers.
 
         Raises:
-            ConfigError: the state belongs to another pipeline or recipe; the message names what differs.
+            ConfigError: the state belongs to another pipeline, model or recipe; the message names what differs.
         """
         refuse_other("pipeline", state["pipeline"], self._identity())
+        refuse_other_order(_parameter_names(state["pipeline"]), _parameter_names(self._identity()))
         refuse_other("recipe", state["recipe"], self.recipe.to_dict())
         self.step, self.seconds = state["step"], state["seconds"]
         self.curve = [Progress(**point) for point in state["curve"]]
-        self.module.load_state_dict(state["model"])
+        load_model(self.module, state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.moments.noise_scale.load_state_dict(state["noise_scale"])
 
@@ -312,8 +330,12 @@ class TrainingRun:
         return {
             "pipeline": f"{kind.__module__}:{kind.__qualname__}",
             "num_train_samples": self.pipeline.num_train_samples,
-            **{f"shape of {name}": list(value.shape) for name, value in self.module.named_parameters()},
+            **{f"{_SHAPE}{name}": list(value.shape) for name, value in self.module.named_parameters()},
         }
+
+
+def _parameter_names(identity: dict[str, Any]) -> list[str]:
+    return [name.removeprefix(_SHAPE) for name in identity if name.startswith(_SHAPE)]
 
 
 def _noise_series(noise_scale: NoiseScale) -> dict[str, float]:

@@ -17,7 +17,8 @@ class Mailbox:
         self._events: list[Event] = []
         self._step, self._num_workers, self._starts = -1, 0, 0
         self._reason: str | None = None
-        self._errors: set[str] = set()
+        self._groups = 0
+        self._errors: dict[str, int] = {}  # the group each came from first
         self._hopeless = False
         self.given_up = False
 
@@ -30,6 +31,7 @@ class Mailbox:
         if step != self._step:
             self._starts = 0
             self._errors.clear()
+        self._groups += 1
         self._starts += num_workers <= self._num_workers or self._starts == 0
         self._step, self._num_workers = step, num_workers
         self.given_up = self._hopeless or self._starts > self.max_failures + 1
@@ -39,11 +41,11 @@ class Mailbox:
         """A worker broke, and why.
 
         hopeless: no restart can help. own: the error is of the program, not of the connection to other workers; one
-        that comes a second time without progress will come a third time.
+        that comes at a second start without progress will come at a third. Several workers may tell the same error of
+        one start, as where a folder of the data is gone for a moment; that counts once.
         """
         if own:
-            hopeless = hopeless or reason in self._errors
-            self._errors.add(reason)
+            hopeless = hopeless or self._errors.setdefault(reason, self._groups) < self._groups
         if not self._hopeless:
             self._reason, self._hopeless = reason, hopeless
 

@@ -47,12 +47,17 @@ class TrainingResult:
     """Evaluations on the way, on validation data."""
 
     def checked(self, metric: str) -> TrainingResult:
-        """This result, or where it claims to have gone well without a finite `metric`, a broken one that says so."""
+        """This result, or where it claims to have gone well without a finite `metric`, a broken one that says so.
+
+        One that was stopped early because its metric had left the range of numbers has diverged.
+        """
         value = self.metrics.get(metric, math.nan)
         if self.diverged or math.isfinite(value):
             return self
+        if self.pruned and metric in self.metrics:
+            return replace(self, metrics={}, diverged=True, pruned=False)
         known = f"{metric} = {value}, which is not finite" if metric in self.metrics else "nothing for its metric"
-        return replace(self, metrics={}, diverged=True, error=f"the run gave {known}")
+        return replace(self, metrics={}, diverged=True, pruned=False, error=f"the run gave {known}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain dict for JSON."""

@@ -19,7 +19,7 @@ class StrayBuffers:
 
     def report(self, say: Callable[[str], None]) -> None:
         """After the first step, name the buffers that changed; nothing later."""
-        changed = [name for name, buffer in self._live.items() if not torch.equal(buffer, self._before[name])]
+        changed = [name for name, buffer in self._live.items() if not _same(buffer, self._before[name])]
         self._live, self._before = {}, {}
         if changed:
             say(
@@ -27,3 +27,8 @@ class StrayBuffers:
                 "result depends on the number of workers. Spectral normalisation does this, and instance normalisation "
                 "with running statistics; batch normalisation does not."
             )
+
+
+def _same(buffer: torch.Tensor, before: torch.Tensor) -> bool:
+    """Whether nothing has changed; what was NaN and still is has not."""
+    return buffer.shape == before.shape and torch.allclose(buffer, before, rtol=0, atol=0, equal_nan=True)

@@ -86,8 +86,11 @@ class WorkerContext:
             self.checkpoint(run.state_dict)
 
     def report(self, progress: Progress, state: StateFunction) -> None:
-        """Send the progress on."""
+        """Send the progress on; at the end of training keep its state before the final evaluation, which may fail."""
         self.send(progress)
+        if progress.step == progress.total_steps:
+            self.checkpoint(state)
+            self._writer.finish()
 
     def checkpoint_due(self, samples: int) -> bool:
         """Rank 0 wants one when the last is old enough and written."""
@@ -105,8 +108,8 @@ class WorkerContext:
             self._saved_at, self._saved_samples = time.monotonic(), current["samples"]
 
     def finish(self, result: TrainingResult, state: StateFunction) -> None:
-        """Write the final state, wait for it, and send the result; a run that diverged leaves no state of its end."""
-        if not result.diverged:
+        """Send the result, once its state is written; a run that diverged on the way leaves no state of its end."""
+        if not result.diverged and self._writer.written != result.steps:
             self.checkpoint(state)
         self._writer.finish()
         self.send(Finished(result=result, saved=result.diverged or self._writer.written == result.steps))

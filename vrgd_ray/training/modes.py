@@ -1,0 +1,44 @@
+"""Which parts of a model train, and which `build_model` froze in eval mode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+_MOST_NAMED = 3
+
+
+def begin_training(module: nn.Module, say: Callable[[str], None]) -> None:
+    """Leave every part in the mode it has, and name those in eval mode, which may be meant or not.
+
+    A model that is in eval mode itself is put in train mode altogether: so do pretrained ones come out of libraries.
+    """
+    if not module.training:
+        module.train()
+    names = _frozen(module)
+    if names:
+        more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+        named = ", ".join(names[:_MOST_NAMED]) + more
+        say(f"Parts of the model stay in eval mode, as build_model() left them: {named}.")
+
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The whole model in eval mode, without gradients; afterwards each part is in the mode it had."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def _frozen(module: nn.Module) -> list[str]:
+    """Names of the parts in eval mode, without the parts of those."""
+    frozen = {name for name, part in module.named_modules() if not part.training}
+    return [name for name, _ in module.named_modules() if name in frozen and name.rpartition(".")[0] not in frozen]
