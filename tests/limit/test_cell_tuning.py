@@ -10,6 +10,8 @@ from vrgd_ray.search.job import Cell
 from vrgd_ray.search.space import load_space
 from vrgd_ray.training.result import TrainingResult
 
+LOST = TrainingResult(metrics={}, diverged=True, error="RuntimeError: lost")
+
 
 @pytest.fixture
 def tuning():
@@ -41,5 +43,18 @@ def test_the_best_recipe_is_of_a_complete_trial_however_good_a_pruned_one_looked
 def test_a_cell_whose_complete_trials_all_diverged_has_failed(tuning):
     finish(tuning, [lambda recipe: DIVERGED] * 3 + [lambda recipe: pruned(0.9)])
     assert tuning.best_recipe is None
-    assert tuning.failure is not None
-    assert tuning.study.diverged == 3
+    assert tuning.failure == ("of 4 trials, 3 diverged and 1 was stopped early (--no-prune trains them to their end)")
+    assert tuning.diverged == 3
+
+
+@pytest.mark.parametrize(
+    ("results", "failure"),
+    [
+        ([DIVERGED] * 4, "all 4 trials diverged"),
+        ([LOST] * 4, "all 4 trials failed: RuntimeError: lost"),
+        ([DIVERGED, LOST, DIVERGED, DIVERGED], "of 4 trials, 3 diverged and 1 failed: RuntimeError: lost"),
+    ],
+)
+def test_a_failure_counts_its_causes(tuning, results, failure):
+    finish(tuning, [lambda recipe, each=each: each for each in results])
+    assert tuning.failure == failure

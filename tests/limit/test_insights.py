@@ -1,7 +1,9 @@
 """What the result says of trials, importances and series agrees with what was trained."""
 
 import json
+import math
 import statistics
+from dataclasses import replace
 
 import pytest
 from simulation import DIVERGED, Progress, TrainingResult, search, train
@@ -33,6 +35,37 @@ def test_every_trial_is_told_with_what_was_searched_and_what_came_of_it():
 def test_diverged_trials_have_no_metric():
     finder = search(lambda job: DIVERGED if job.role == "search" and job.index == 1 else train(job, {}))
     assert {cell["trials"][1]["metric"] for cell in outcome(finder)["tuning"]} == {None}
+
+
+def test_trials_that_were_stopped_early_or_broke_are_told_apart_from_diverged_ones():
+    def trainer(job):
+        if job.role != "search" or job.index < 2:
+            return train(job, {})
+        stopped = TrainingResult(metrics={"accuracy": 0.9}, pruned=True, steps=2, samples=128)
+        return {2: DIVERGED, 3: stopped}.get(job.index, TrainingResult(metrics={}, diverged=True, error="lost"))
+
+    told = outcome(search(trainer, trials=5))
+    for cell in told["tuning"]:
+        assert [trial["metric"] for trial in cell["trials"]][2:] == [None] * 3
+        assert [trial["pruned"] for trial in cell["trials"]] == [None] * 3 + [{"samples": 128, "metric": 0.9}, None]
+        assert [trial["error"] for trial in cell["trials"]] == [None] * 4 + ["lost"]
+    counts = {"trials": 5, "diverged": 1, "broken": 1, "pruned": 1}
+    for arm in (told["reference"], *told["cells"]):
+        assert {name: arm[name] for name in counts} == counts
+
+
+def test_numbers_that_are_not_finite_become_null():
+    def trainer(job):
+        result = train(job, {})
+        bad = [math.nan, math.inf][job.index % 2]
+        early = Progress(step=1, total_steps=2, samples=64, metrics={"accuracy": bad, "noise_scale": bad})
+        return replace(result, curve=[early, *result.curve])
+
+    told = outcome(search(trainer))
+    json.dumps(told, allow_nan=False)
+    assert told["curves"][0]["values"][0] is None
+    assert told["curves"][0]["values"][1] is not None
+    assert told["curves"][0]["series"] == {}
 
 
 def test_the_learning_rate_is_most_important_where_it_alone_counts():

@@ -34,7 +34,10 @@ def test_what_the_searches_do_not_share_is_said():
     assert differences([synthetic.full(), synthetic.nothing_accepted()]) == []
     assert differences([synthetic.full(), synthetic.smaller_is_better()]) == [
         "They measure different metrics: accuracy, loss.",
+        "They do not agree on which metric is better: larger, smaller.",
+        "Their references differ: 32 with adamw, 32 with sgd.",
         "Their margins differ: 1.0 points, 5 % of the reference.",
+        "They tried different batch sizes: 64 128 256 512, 64 128.",
     ]
     other = synthetic.full(data_fingerprint="0123", pipeline="mine")
     assert differences([synthetic.full(), other]) == [
@@ -42,6 +45,25 @@ def test_what_the_searches_do_not_share_is_said():
         "Their data differ, by the fingerprint: d32c235b700dc8fe, 0123.",
     ]
     assert differences([synthetic.full(), synthetic.full(data_fingerprint=None)]) == []
+
+
+def test_everything_that_a_search_was_asked_counts():
+    first = synthetic.full(pipeline_args={}, resolution=2.0, level_per_look=0.0125)
+    asked = {"pipeline_args": {"width": 8}, "alpha": 0.5, "looks": [2, 4], "resolution": 1.25, "level_per_look": 0.05}
+    other = synthetic.full(num_train_samples=2200, paired=True, **asked)
+    other["reference"] = other["reference"] | {"recipe": other["reference"]["recipe"] | {"epochs": 3}, "trials": 16}
+    first["reference"] = first["reference"] | {"trials": 8}
+    assert differences([first, other]) == [
+        "Their pipelines have different arguments: none, width=8.",
+        "Their training sets have different sizes: 1100, 2200.",
+        "They train for different numbers of epochs: 30, 3.",
+        "Their chances of a wrong claim differ: 5 %, 50 %.",
+        "Their levels of one look differ: 1.25 %, 5 %.",
+        "They look after different numbers of seeds: 5 and 10, 2 and 4.",
+        "Their seeds are compared in different ways: unpaired, paired.",
+        "Their cells were tuned with different numbers of trials: 8, 16.",
+        "They bracket the limit down to different ratios: 2, 1.25.",
+    ]
 
 
 def test_names_do_not_become_markup():

@@ -7,11 +7,10 @@ from vrgd_ray.report import scale_sentence, summary_sentence
 from vrgd_ray.report.gain import gain_sentence
 
 
-def told(constant, shuffled):
+def told(constant, shuffled, optimizers=("adamw", "vr_adamw")):
     controls = {"batch_size": 256, "optimizer": "vr_adamw"}
-    return gain_sentence(
-        {"controls": {**controls, "constant": {"verdict": constant}, "shuffled": {"verdict": shuffled}}}
-    )
+    controls |= {"constant": {"verdict": constant}, "shuffled": {"verdict": shuffled}}
+    return gain_sentence({"controls": controls, "optimizers": optimizers})
 
 
 @pytest.mark.parametrize("verdicts", [("better", "better"), ("diverged", "better")])
@@ -31,6 +30,10 @@ def test_worse_controls_speak_for_knowing_the_noisy_elements(verdicts):
 def test_a_control_that_does_as_well_speaks_for_a_shorter_step(verdicts, role):
     assert "from a shorter step and more decay" in told(*verdicts)
     assert role in told(*verdicts)
+
+
+def test_without_the_base_no_gain_is_taken_for_granted():
+    assert told("better", "better", ["vr_adamw"]).startswith("Whatever 256 with vr_adamw may gain comes from knowing")
 
 
 @pytest.mark.parametrize("verdicts", [("unclear", "better"), ("better", "unclear"), ("unclear", "diverged")])

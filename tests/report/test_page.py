@@ -1,5 +1,6 @@
 """The page is well-formed, needs nothing from outside, and lets no value of a result become markup."""
 
+import math
 import os
 import re
 import subprocess
@@ -129,6 +130,27 @@ def test_a_collapsed_cell_does_not_flatten_the_margin():
     words = {text.text for text in ElementTree.fromstring(svg).iter(f"{{{SVG_NAMESPACE}}}text")}
     assert "9.10" in words
     assert not {"6", "8", "10"} & words
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("points", [slice(0, 1), slice(0, 15), slice(None)], ids=["first", "half", "all"])
+def test_what_is_not_finite_is_not_drawn(value, points):
+    result = synthetic.full(tuning=[], importances=[])
+    for curve in result["curves"]:
+        for line in (curve["values"], *curve["series"].values()):
+            line[points] = [value] * len(line[points])
+    result["cells"][0] |= {"lower": value, "upper": value}
+    assert not re.search(r"\b(nan|inf)\b", render_html(result).partition("<figure>")[2].lower())
+
+
+def test_one_point_and_equal_values_can_be_drawn():
+    for last in (1, None):
+        result = synthetic.full(tuning=[], importances=[])
+        for curve in result["curves"]:
+            curve["samples"] = curve["samples"][:last]
+            curve["values"] = [0.5] * len(curve["samples"])
+            curve["series"] = {name: [0.5] * len(curve["samples"]) for name in curve["series"]}
+        assert render_html(result).count("<figure>") == 4 + 1 + 1
 
 
 def test_drawing_leaves_matplotlib_as_it_was():

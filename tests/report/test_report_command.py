@@ -46,6 +46,14 @@ def test_one_name_rebuilds_its_page_and_nothing_else(runs, capsys):
     assert not (runs / "comparison.html").exists()
 
 
+def test_numbers_that_are_none_in_an_older_result_are_not_known(runs):
+    result = synthetic.full()
+    result["cells"][0]["samples_per_second"] = result["curves"][0]["values"][0] = float("nan")
+    (runs / "first" / "result.json").write_text(json.dumps(result))
+    assert report.main(["first"]) == 0
+    assert ">nan<" not in (runs / "first" / "report.html").read_text()
+
+
 def test_several_names_are_rebuilt_and_compared(runs, capsys):
     assert report.main(["first", "second", "third", "first"]) == 0
     pages = [f"runs/{name}/report.html" for name in ("first", "second", "third")]

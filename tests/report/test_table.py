@@ -25,6 +25,24 @@ def test_a_cell_whose_trials_all_diverged_says_so():
     assert table_rows(synthetic.full(cells=[lost | {"diverged": 1}]))[-1][4] == "rejected: a seed diverged"
 
 
+def test_a_lost_seed_leaves_no_bounds_beside_the_verdict():
+    lost = synthetic.cell(64, "adamw", -0.0006, "reject", "not tested", reason="a seed diverged")
+    control = synthetic.full()["control"] | {"verdict": "reject"}
+    rows = table_rows(synthetic.full(cells=[lost], control=control | {"reason": "RuntimeError: lost"}))
+    assert [row[3:5] for row in rows[2:]] == [
+        ["-", "control could not be trained"],
+        ["-", "rejected: a seed diverged"],
+    ]
+    assert table_rows(synthetic.full(control=control))[2][3:5] == ["-", "control rejected: a seed was lost"]
+
+
+def test_a_cell_between_its_looks_is_undecided_and_shows_no_bounds():
+    begun = synthetic.cell(64, "adamw", -0.0006, "not tested", "not tested")
+    control = synthetic.full()["control"] | {"verdict": "not tested"}
+    rows = table_rows(synthetic.full(cells=[begun], control=control, status="stopped"))
+    assert [row[3:5] for row in rows[2:]] == [["-", "control undecided"], ["-", "undecided"]]
+
+
 @pytest.mark.parametrize("make", synthetic.ALL)
 def test_columns_line_up(make):
     lines = text_table(make()).splitlines()

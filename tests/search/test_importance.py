@@ -56,3 +56,9 @@ def test_ranks_follow_the_mode_share_ties_and_put_diverged_trials_last():
     assert ranks([0.1, 0.3, None, 0.2], "min") == pytest.approx([1, 1 / 3, 0, 2 / 3])
     assert ranks([0.5, 0.5, 0.7], "max") == pytest.approx([0.25, 0.25, 1])
     assert ranks([0.5], "max") == [0]
+
+
+def test_trials_stopped_early_rank_between_complete_and_diverged_ones_by_how_far_they_came():
+    metrics, pruned = [0.9, None, None, None, None, 0.1], {1: (200, 0.95), 2: (800, 0.5), 3: (200, 0.4)}
+    assert ranks(metrics, "max", pruned) == pytest.approx([1, 0.4, 0.6, 0.2, 0, 0.8])
+    assert ranks(metrics, "min", pruned) == pytest.approx([0.8, 0.2, 0.6, 0.4, 0, 1])

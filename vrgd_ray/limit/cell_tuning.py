@@ -13,7 +13,7 @@ class CellTuning:
 
     def __init__(self, cell: Cell, study: CellStudy, base: Recipe, metric: str) -> None:
         self.cell, self.study, self.base, self.metric = cell, study, base, metric
-        self.errors: list[str] = []
+        self.errors: dict[int, str] = {}
         self._noise_scales: dict[int, float | None] = {}
 
     def next_job(self) -> Job | None:
@@ -32,14 +32,19 @@ class CellTuning:
             self.study.tell(job.index, None if result.diverged else result.metrics[self.metric])
         self._noise_scales[job.index] = result.noise_scale
         if result.error:
-            self.errors.append(result.error)
+            self.errors[job.index] = result.error
 
     @property
     def failure(self) -> str | None:
         """Why no trial of the finished tuning can be used; None where one can."""
         if not self.study.finished or self.study.best is not None:
             return None
-        return f"all {self.study.num_trials} trials failed" + (f": {self.errors[0]}" if self.errors else " (diverged)")
+        return _told(self.study.num_trials, self.diverged, list(self.errors.values()), len(self.study.pruned))
+
+    @property
+    def diverged(self) -> int:
+        """Trials that diverged, those that an error broke left out."""
+        return self.study.diverged - len(self.errors)
 
     @property
     def best_recipe(self) -> Recipe | None:
@@ -52,3 +57,16 @@ class CellTuning:
     def noise_scale(self) -> float | None:
         """Gradient noise scale of the best trial, samples; None while there is none or it is not resolved."""
         return self._noise_scales[self.study.best[0]] if self.best_recipe is not None and self.study.best else None
+
+
+def _told(trials: int, diverged: int, errors: list[str], pruned: int) -> str:
+    """What became of trials none of which came to its end, cause by cause; the report reads it too."""
+    causes = {
+        "diverged": diverged,
+        f"{'was' if pruned == 1 else 'were'} stopped early (--no-prune trains them to their end)": pruned,
+        f"failed: {errors[0] if errors else ''}": len(errors),
+    }
+    found = [(number, what) for what, number in causes.items() if number]
+    if len(found) == 1:
+        return f"all {trials} trials {found[0][1]}"
+    return f"of {trials} trials, {' and '.join(f'{number} {what}' for number, what in found)}"

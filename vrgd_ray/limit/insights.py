@@ -38,7 +38,9 @@ def parameter_importances(tuned: Sequence[dict[str, Any]], mode: str) -> list[di
     """
     trials = defaultdict[str, list[tuple[dict[str, Any], float]]](list)
     for cell in tuned:
-        scores = ranks([trial["metric"] for trial in cell["trials"]], mode)
+        stops = [(index, trial["pruned"]) for index, trial in enumerate(cell["trials"]) if trial["pruned"]]
+        pruned = {index: (stop["samples"], stop["metric"]) for index, stop in stops}
+        scores = ranks([trial["metric"] for trial in cell["trials"]], mode, pruned)
         values = [_at_batch_one(trial["values"], cell["batch_size"]) for trial in cell["trials"]]
         trials[cell["optimizer"]] += zip(values, scores, strict=True)
     return [
@@ -57,8 +59,20 @@ def series(arm: Arm) -> dict[str, list[float | None]]:
 
 
 def _trials(tuned: CellTuning) -> list[dict[str, Any]]:
-    results = tuned.study.results
-    return [{"values": tuned.study.suggestions[index], "metric": results[index]} for index in sorted(results)]
+    study = tuned.study
+    return [
+        {
+            "values": study.suggestions[index],
+            "metric": study.results[index],
+            "pruned": _stop(*study.pruned[index]) if index in study.pruned else None,
+            "error": tuned.errors.get(index),
+        }
+        for index in sorted(study.results)
+    ]
+
+
+def _stop(samples: int, metric: float) -> dict[str, float]:
+    return {"samples": samples, "metric": metric}
 
 
 def _at_batch_one(values: dict[str, Any], batch_size: int) -> dict[str, Any]:
@@ -66,5 +80,5 @@ def _at_batch_one(values: dict[str, Any], batch_size: int) -> dict[str, Any]:
 
 
 def _median(name: str, points: Sequence[Progress]) -> float | None:
-    values = [point.metrics[name] for point in points if name in point.metrics]
+    values = [point.metrics[name] for point in points if math.isfinite(point.metrics.get(name, math.nan))]
     return statistics.median(values) if values else None

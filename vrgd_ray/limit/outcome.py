@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import statistics
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 from vrgd_ray.config import Recipe
 from vrgd_ray.limit.arm import Arm
+from vrgd_ray.limit.cell_tuning import CellTuning
 from vrgd_ray.limit.contest import Contest
 from vrgd_ray.limit.continuation import total_alpha
 from vrgd_ray.limit.criterion import Comparison
@@ -36,7 +38,7 @@ def build_outcome(
     plan, tuned_cells = finder.plan, tuning(finder)
     largest = _largest(finder)
     recommended = largest["recipe"] if largest else _reference_recipe(finder)
-    return {
+    known = {
         "schema_version": SCHEMA_VERSION,
         "name": name,
         "status": _status(finder),
@@ -76,6 +78,16 @@ def build_outcome(
         "data_fingerprint": plan.data_fingerprint,
         "versions": _versions(),
     }
+    return dict(_as_json(known))
+
+
+def _as_json(value: Any) -> Any:
+    """The same with null for numbers that JSON does not have: NaN and the infinities."""
+    if isinstance(value, dict):
+        return {name: _as_json(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _status(finder: Finder) -> str:
@@ -112,7 +124,7 @@ def _reference(finder: Finder) -> dict[str, Any]:
     facts = {
         "batch_size": cell.batch_size,
         "optimizer": cell.optimizer,
-        "trials": len(finder.reference_tuning.study.results),
+        **_trials(finder.reference_tuning),
     }
     return facts | _arm_facts(finder, finder.reference, finder.plan.reference)
 
@@ -138,7 +150,6 @@ def _scale_controls(controls: ScaleControls | None) -> dict[str, Any] | None:
 def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
     run = finder.runs.get(cell)
     contest = run.contest if run else None
-    study = run.tuning.study if run else None
     recipe = finder.plan.reference.with_values(batch_size=cell.batch_size, optimizer=cell.optimizer)
     ladder = finder.ladders.get(cell.optimizer)
     criterion = finder.criterion_of(cell)
@@ -146,9 +157,7 @@ def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
         "batch_size": cell.batch_size,
         "optimizer": cell.optimizer,
         "num_groups": contest.arm.recipe.num_groups if contest else recipe.num_groups,
-        "trials": len(study.results) if study else 0,
-        "diverged": study.diverged if study else 0,
-        "pruned": len(study.pruned) if study else 0,
+        **_trials(run.tuning if run else None),
         **_arm_facts(finder, contest.arm if contest else None, recipe),
         **_comparison(contest),
         "verdict": (run.verdict if run else None) or "not tested",
@@ -157,6 +166,15 @@ def _cell(finder: Finder, cell: Cell) -> dict[str, Any]:
         "level_per_look": criterion.level if ladder else None,
         "reason": run.reason if run else None,
     }
+
+
+def _trials(tuning: CellTuning | None) -> dict[str, int]:
+    """Finished trials, and how many of them have no final metric, by cause."""
+    if tuning is None:
+        return dict.fromkeys(("trials", "diverged", "broken", "pruned"), 0)
+    study = tuning.study
+    lost = {"diverged": tuning.diverged, "broken": len(tuning.errors), "pruned": len(study.pruned)}
+    return {"trials": len(study.results), **lost}
 
 
 def _arm_facts(finder: Finder, arm: Arm | None, fallback: Recipe) -> dict[str, Any]:

@@ -79,7 +79,8 @@ def _read(output: Path, name: str) -> dict[str, Any]:
     if not path.exists():
         raise ConfigError(f"{path} is missing: the search is still running, or was killed; go on with it by --resume.")
     try:
-        result = json.loads(path.read_text(encoding="utf-8"))
+        # NaN and infinities, which older versions wrote, are numbers that are not known.
+        result = json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda _: None)
     except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
     versioned = isinstance(result, dict) and isinstance(result.get("schema_version"), int)

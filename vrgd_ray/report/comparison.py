@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 from vrgd_ray.report.markup import html_page, html_table, paragraphs
 from vrgd_ray.report.metric_plot import metric_by_batch
-from vrgd_ray.report.reading import Result, find_cell, reference_batch, reference_optimizer
+from vrgd_ray.report.reading import Result, find_cell, reference_batch, reference_optimizer, reference_recipe
 from vrgd_ray.report.sentences import caveats, headline
 from vrgd_ray.report.units import MISSING, Units, count, duration, shortened, times
 
@@ -31,20 +32,54 @@ def render_comparison(results: Sequence[Result]) -> str:
 
 def differences(results: Sequence[Result]) -> list[str]:
     """What the searches do not share, so that their numbers cannot simply be compared."""
-    asked = {
-        "metric": "They measure different metrics",
-        "pipeline": "They train different pipelines",
-        "data_fingerprint": "Their data differ, by the fingerprint",
-        "margin": "Their margins differ",
+    asked = [_asked(result) for result in results]
+    told = {text: _distinct([each[text] for each in asked]) for text in asked[0]}
+    return [f"{text}: {', '.join(values)}." for text, values in told.items() if len(values) > 1]
+
+
+def _distinct(values: Sequence[Any]) -> list[str]:
+    """Every value once, those that are not known left out."""
+    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values if value is not None]
+    return list(dict.fromkeys(shown))
+
+
+def _asked(result: Result) -> dict[str, Any]:
+    """What a search was asked, by the words that say it differs; None where that is not known."""
+    reference, start = result.get("reference") or {}, reference_batch(result)
+    return {
+        "They measure different metrics": result.get("metric"),
+        "They do not agree on which metric is better": {"max": "larger", "min": "smaller"}.get(str(result.get("mode"))),
+        "They train different pipelines": result.get("pipeline"),
+        "Their pipelines have different arguments": _arguments(result.get("pipeline_args")),
+        "Their data differ, by the fingerprint": result.get("data_fingerprint"),
+        "Their training sets have different sizes": result.get("num_train_samples"),
+        "They train for different numbers of epochs": reference_recipe(result).get("epochs"),
+        "Their references differ": f"{start} with {reference_optimizer(result)}" if start else None,
+        "Their margins differ": Units.of(result).margin(result) if result.get("margin") is not None else None,
+        "Their chances of a wrong claim differ": _share(result.get("alpha_total") or result.get("alpha")),
+        "Their levels of one look differ": _share(result.get("level_per_look")),
+        "They look after different numbers of seeds": _words(result.get("looks"), " and "),
+        "Their seeds are compared in different ways": {"True": "paired", "False": "unpaired"}.get(
+            str(result.get("paired"))
+        ),
+        "Their cells were tuned with different numbers of trials": reference.get("trials"),
+        "They tried different batch sizes": _words(result.get("batch_sizes")),
+        "They bracket the limit down to different ratios": float(
+            result.get("resolution") or 2
+        ),  # rungs only, before there was a choice
     }
-    different = [text for name, text in asked.items() if len(_known(results, name)) > 1]
-    return [f"{text}: {', '.join(_known(results, name))}." for name, text in asked.items() if text in different]
 
 
-def _known(results: Sequence[Result], name: str) -> list[str]:
-    """The distinct values of a field, those that lack it left out."""
-    shown = [Units.of(result).margin(result) if name == "margin" else result.get(name) for result in results]
-    return list(dict.fromkeys(str(value) for value in shown if value is not None))
+def _arguments(given: dict[str, Any] | None) -> str | None:
+    return None if given is None else " ".join(f"{name}={value}" for name, value in sorted(given.items())) or "none"
+
+
+def _share(level: float | None) -> str | None:
+    return None if level is None else f"{100 * level:.3g} %"
+
+
+def _words(values: Sequence[int] | None, between: str = " ") -> str | None:
+    return between.join(map(str, values)) if values else None
 
 
 def _card(result: Result, prefix: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from vrgd_ray.report.reading import (
     Result,
     find_cell,
@@ -37,18 +39,35 @@ def facts(result: Result) -> list[Fact]:
 
 def _level(result: Result) -> str:
     """The chance of a wrong headline, and what each single test is left with."""
-    alpha, shares = result.get("alpha"), max(1, len(optimizers(result)))
+    alpha, looks = result.get("alpha"), max(1, len(result.get("looks") or []))
     if alpha is None:
         return ""
-    looks = max(1, len(result.get("looks") or []))
-    each = 100 * (result.get("level_per_look") or alpha / shares / looks)
-    among = f"each of {shares} optimizers" if shares > 1 else "the optimizer"
     when = f"each of {looks} looks" if looks > 1 else "the look"
-    text = f"{100 * alpha:g} % in all (one-sided), {each:.3g} % for {among} at {when} of its climb"
+    text = f"{100 * alpha:g} % in all (one-sided), {_climb_levels(result, looks)} at {when} of its climb"
     largest = result.get("largest") or {}
     cell = find_cell(result, largest.get("batch_size", 0), largest.get("optimizer", "")) or {}
-    own = 100 * (cell.get("level_per_look") or 0.0)
-    return f"{text}; the claim itself was tested at {own:.3g} % a look" if own and abs(own - each) > 1e-9 else text
+    own, climb = cell.get("level_per_look"), _climb_level(result, largest.get("optimizer", ""))
+    if not own or not climb or math.isclose(own, climb):
+        return text
+    return f"{text}; the claim itself was tested at {100 * own:.3g} % a look"
+
+
+def _climb_levels(result: Result, looks: int) -> str:
+    """The level of one look in the climb, optimizer by optimizer where they start from different rungs."""
+    names = optimizers(result)
+    levels = {name: f"{100 * level:.3g} %" for name in names if (level := _climb_level(result, name))}
+    if len(set(levels.values())) > 1:
+        return ", ".join(f"{level} for {name}" for name, level in levels.items())
+    shares = max(1, len(names))
+    each = 100 * (result.get("level_per_look") or result["alpha"] / shares / looks)
+    return f"{each:.3g} % for {f'each of {shares} optimizers' if shares > 1 else 'the optimizer'}"
+
+
+def _climb_level(result: Result, optimizer: str) -> float | None:
+    """Level of one look at the rung an optimizer started from; None where it is not known."""
+    start = (result.get("starts") or {}).get(optimizer)
+    cell = find_cell(result, start, optimizer) if start is not None else None
+    return (cell or {}).get("level_per_look") or result.get("level_per_look")
 
 
 def _looks(result: Result) -> str:
@@ -86,17 +105,24 @@ def _useful_batch(result: Result) -> str:
     ends = [series_pairs(curve, name)[-1:] for name in ("noise_scale_low", "noise_scale_high")]
     interval = f" (95 %: {' to '.join(count(value) for [(_, value)] in ends)})" if all(ends) else ""
     largest = (result.get("largest") or {}).get("batch_size")
-    measured = f"largest accepted: {count(largest)}" if largest else "none above the reference was accepted"
+    measured = f"largest accepted: {count(largest)}" if largest else "none above the reference is claimed"
     return f"about {count(noise_scale)} samples, the noise scale{interval}; {measured}"
 
 
 def _trials(result: Result) -> str:
     numbers = sorted({cell["trials"] for cell in sorted_cells(result) if cell.get("trials")})  # of cells begun
-    diverged = sum(cell.get("diverged") or 0 for cell in sorted_cells(result))
     if not numbers:
         return ""
     spread = f"{numbers[0]}" if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
-    return f"{spread}, reference included; {diverged} diverged" if diverged else f"{spread}, reference included"
+    return "; ".join([f"{spread}, reference included", *_lost_trials(result)])
+
+
+def _lost_trials(result: Result) -> list[str]:
+    """How many trials of the whole search have no final metric, cause by cause."""
+    arms = [result.get("reference") or {}, *sorted_cells(result)]
+    causes = {"diverged": "diverged", "broken": "failed", "pruned": "stopped early"}
+    lost = {words: sum(arm.get(name) or 0 for arm in arms) for name, words in causes.items()}
+    return [f"{number} {words}" for words, number in lost.items() if number]
 
 
 def _cost(result: Result) -> str:

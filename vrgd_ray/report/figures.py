@@ -49,7 +49,7 @@ IMPORTANCE = (
 )
 PARALLEL = (
     "Each line is a trial, from its batch size down to its metric; the best of each batch size is thick, in the "
-    "batch's colour; dotted ones diverged."
+    "batch's colour; dotted ones have no final metric: they diverged, failed or were stopped early."
 )
 SCALE = (
     "1 leaves the gradient as it is. Mean scale of each layer: its median over layers, and the band that holds 8 of 10 "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vrgd_ray.report.reading import Result
+from vrgd_ray.report.reading import VR_PREFIX, Result, optimizers
 
 _BEATEN = ("better", "diverged")
 
@@ -14,15 +14,17 @@ def gain_sentence(result: Result) -> str:
     if not controls or "not tested" in found or None in found:
         return ""
     cell = f"{controls['batch_size']} with {controls['optimizer']}"
+    based = str(controls["optimizer"]).removeprefix(VR_PREFIX) in optimizers(result)
+    gain = f"What {cell} gains" if based else f"Whatever {cell} may gain"  # over its base
     if all(verdict in _BEATEN for verdict in found):
         return (
-            f"What {cell} gains comes from knowing which elements are noisy: with the layer's mean scale, and with the "
+            f"{gain} comes from knowing which elements are noisy: with the layer's mean scale, and with the "
             "scale shuffled within the layer, the same seeds do worse."
         )
     if "equal" in found:
         role = "the layer's mean scale" if found[0] == "equal" else "the scale shuffled within the layer"
         return (
-            f"What {cell} gains comes from a shorter step and more decay, not from knowing which elements are noisy: "
+            f"{gain} comes from a shorter step and more decay, not from knowing which elements are noisy: "
             f"with {role} the same seeds do as well within the margin."
         )
     return (

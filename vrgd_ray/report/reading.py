@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import re
+from typing import Any, Literal
 
 Result = dict[str, Any]
 Cell = dict[str, Any]
+Rejection = Literal["error", "all diverged", "none usable", "seed diverged"]
+"""error: it could not be trained; none usable: its trials diverged, failed or were stopped early, not all alike."""
+ControlTrouble = Literal["not accepted", "diverged", "error", "lost"]
 
 VR_PREFIX = "vr_"
+VERDICTS = {"accept": "accepted", "reject": "rejected", "inconclusive": "inconclusive"}
+
+_ALL_DIVERGED = re.compile(r"all \d+ trials (failed \(diverged\)|diverged)")
+_NONE_USABLE = re.compile(r"of \d+ trials, |all \d+ trials were stopped early")
 
 
 def reference_recipe(result: Result) -> dict[str, Any]:
@@ -28,7 +37,7 @@ def reference_optimizer(result: Result) -> str | None:
 def reference_mean(result: Result) -> float | None:
     """Mean test metric of the reference over its seeds."""
     mean = (result.get("reference") or {}).get("mean")
-    return None if mean is None else float(mean)
+    return float(mean) if mean is not None and math.isfinite(mean) else None
 
 
 def sorted_cells(result: Result) -> list[Cell]:
@@ -54,15 +63,30 @@ def accepted(cell: Cell, claim: str | None = None) -> bool:
     return cell.get("verdict") == "accept" and claim in (None, cell.get("claim"))
 
 
-def broken(cell: Cell) -> str | None:
-    """The error for which a cell could not be trained; None where it could, or merely diverged."""
+def rejection(cell: Cell) -> Rejection | None:
+    """Why a cell was rejected without a comparison; None where it was compared, or not rejected."""
+    if cell.get("verdict") != "reject":
+        return None
     reason = str(cell.get("reason") or "")
-    return reason if reason and not reason.rstrip(".)").endswith("diverged") else None
+    if not reason and cell.get("difference") is not None:
+        return None
+    if _ALL_DIVERGED.fullmatch(reason) or (not reason and cell.get("diverged") and cell["diverged"] == cell["trials"]):
+        return "all diverged"
+    if reason in ("", "a seed diverged"):
+        return "seed diverged"
+    return "none usable" if _NONE_USABLE.match(reason) else "error"
 
 
-def all_diverged(cell: Cell) -> bool:
-    """True where every trial of the cell ended in NaN or infinity."""
-    return bool(cell.get("trials")) and cell.get("diverged") == cell.get("trials")
+def bounds(arm: Cell) -> tuple[float, float, float] | None:
+    """(lower, difference, upper) of the comparison that decided an arm; None where none did.
+
+    A seed that is lost at the second look overrules the first, whose bounds older versions kept; so does a search that
+    ends on the way there.
+    """
+    found = [arm.get(key) for key in ("lower", "difference", "upper")]
+    known = [float(bound) for bound in found if bound is not None and math.isfinite(bound)]
+    decided = arm.get("verdict") in VERDICTS and not arm.get("reason")
+    return (known[0], known[1], known[2]) if decided and len(known) == len(found) else None
 
 
 def confirmed_limit(result: Result, optimizer: str) -> int | None:
@@ -76,9 +100,31 @@ def confirmed_limit(result: Result, optimizer: str) -> int | None:
     return max(own, default=None)
 
 
-def control_failed(result: Result) -> bool:
-    """True where the reference was tested against itself and not accepted."""
-    return (result.get("control") or {}).get("verdict") in ("reject", "inconclusive")
+def control_trouble(result: Result) -> ControlTrouble | None:
+    """What went wrong when the reference was tested against itself; None where it was accepted, or not tested.
+
+    diverged, error: a seed did; lost: either, which older versions did not tell apart.
+    """
+    control = result.get("control") or {}
+    if control.get("verdict") not in ("reject", "inconclusive"):
+        return None
+    if control.get("reason"):
+        return "diverged" if control["reason"] == "a seed diverged" else "error"
+    return "lost" if _lost_unsaid(result, control) else "not accepted"
+
+
+def _lost_unsaid(result: Result, control: Cell) -> bool:
+    """Whether a control was rejected though it has no bounds that reject it, as older versions left it."""
+    found, margin = bounds(control), margin_in_metric(result)
+    if "reason" in control or control["verdict"] != "reject":
+        return False
+    return found is None or (margin is not None and found[2] >= -margin)
+
+
+def control_untested(result: Result) -> bool:
+    """True where cells have been compared with a reference that has not been tested against itself."""
+    judged = any(cell.get("verdict") in VERDICTS for cell in result.get("cells") or [])
+    return judged and (result.get("control") or {}).get("verdict") not in VERDICTS
 
 
 def direction(result: Result) -> int:
@@ -103,10 +149,10 @@ def margin_line(result: Result) -> float | None:
 def interval(result: Result, cell: Cell) -> tuple[float, float, float] | None:
     """(worse end, centre, better end) of a cell on the metric's axis: the difference and its bounds, set off from the
     reference's mean, so that accepted means beyond the margin's line."""
-    mean, bounds = reference_mean(result), [cell.get(key) for key in ("lower", "difference", "upper")]
-    if mean is None or any(bound is None for bound in bounds):
+    mean, found = reference_mean(result), bounds(cell)
+    if mean is None or found is None:
         return None
-    worse, centre, better = (mean + direction(result) * float(bound) for bound in bounds if bound is not None)
+    worse, centre, better = (mean + direction(result) * bound for bound in found)
     return worse, centre, better
 
 
@@ -157,7 +203,7 @@ def series_pairs(curve: Cell, name: str) -> list[tuple[float, float]]:
 
 def _pairs(samples: list[float] | None, values: list[float] | None) -> list[tuple[float, float]]:
     pairs = zip(samples or [], values or [], strict=False)
-    return [(seen, value) for seen, value in pairs if seen is not None and value is not None]
+    return [(seen, value) for seen, value in pairs if seen is not None and value is not None and math.isfinite(value)]
 
 
 def find_curve(result: Result, batch_size: int | None, optimizer: str | None) -> Cell | None:

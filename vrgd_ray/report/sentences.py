@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from vrgd_ray.report.gain import gain_sentence
 from vrgd_ray.report.reading import (
+    VERDICTS,
     VR_PREFIX,
     Cell,
     Result,
     accepted,
-    broken,
+    bounds,
     confirmed_limit,
-    control_failed,
+    control_trouble,
+    control_untested,
     find_cell,
     optimizers,
     reference_batch,
     reference_mean,
+    rejection,
     sorted_cells,
 )
 from vrgd_ray.report.table import verdict_words
@@ -26,6 +29,8 @@ FEWEST_TRIALS = 8
 FEWEST_SEEDS = 5
 """Seeds at the first look below which the report warns."""
 
+NO_VERDICT = "No verdict"
+
 
 def summary_sentence(result: Result) -> str:
     """The verdict of the search, followed by what qualifies it (interrupted, failed control, open upper end)."""
@@ -34,15 +39,24 @@ def summary_sentence(result: Result) -> str:
 
 def headline(result: Result) -> str:
     """The verdict in one sentence."""
-    verdict = _verdict(result)
-    if control_failed(result):
-        return f"Not reliable, because the control failed: {verdict[0].lower()}{verdict[1:]}"
-    return verdict
+    verdict, doubt = _verdict(result), _doubt(result)
+    if not doubt or verdict.startswith(NO_VERDICT):
+        return verdict
+    return f"Not reliable, because {doubt}: {verdict[0].lower()}{verdict[1:]}"
+
+
+def _doubt(result: Result) -> str:
+    """What takes every verdict back; empty where nothing does."""
+    if result.get("status") == "failed":
+        return "the search failed"
+    if control_trouble(result) == "error":
+        return "the control could not be trained"
+    return "the control failed" if control_trouble(result) else ""
 
 
 def _verdict(result: Result) -> str:
     if reference_mean(result) is None:
-        return "No verdict: the reference has not been trained."
+        return f"{NO_VERDICT}: the reference has not been trained."
     largest, start = result.get("largest"), reference_batch(result)
     if not largest or (start is not None and largest["batch_size"] <= start):
         return _nothing_accepted(result)
@@ -54,7 +68,9 @@ def caveats(result: Result) -> list[str]:
     """Sentences without which the headline would say too much; empty for a clean search."""
     found = [
         _status_sentence(result),
+        control_sentence(result) if control_untested(result) else "",
         _broken_sentence(result),
+        _unusable_sentence(result),
         _continued_sentence(result),
         _open_end(result),
         _exploratory_sentence(result),
@@ -62,31 +78,42 @@ def caveats(result: Result) -> list[str]:
         _thin_tuning_sentence(result),
         _few_seeds_sentence(result),
     ]
-    failed = control_sentence(result) if control_failed(result) else ""
+    failed = control_sentence(result) if control_trouble(result) else ""
     return [sentence for sentence in (failed, *found) if sentence]
 
 
 def control_sentence(result: Result) -> str:
     """The outcome of testing the reference against itself with other seeds."""
-    control = result.get("control") or {}
-    if control_failed(result) and control.get("difference") is None:
+    control, trouble = result.get("control") or {}, control_trouble(result)
+    if trouble == "not accepted":
+        return _margin_too_tight(result)
+    if trouble == "error":
         return (
-            "The control failed: a seed of the reference diverged, so the reference is not stable and no verdict here "
-            "is reliable."
+            f"The control could not be trained ({str(control['reason']).rstrip('.')}), so whether the margin suits the "
+            "spread over seeds is not known; --resume tries again."
         )
-    if control_failed(result) and result.get("paired"):
-        return (
-            "The control failed: the reference is not accepted against itself with other seeds. Batches were compared "
-            "seed by seed, where what seeds share cancels; read their intervals, and take the verdict with care."
-        )
-    if control_failed(result):
-        return (
-            f"The control failed: the reference is not accepted against itself with other seeds, so the margin of "
-            f"{Units.of(result).margin(result)} is too tight for these seeds and no verdict here is reliable."
-        )
+    if trouble is not None:
+        what = "diverged, so the reference is not stable" if trouble == "diverged" else "diverged or met an error"
+        return f"The control failed: a seed of the reference {what}, and no verdict here is reliable."
     if control.get("verdict") == "accept":
         return "The control passed: the reference is accepted against itself with other seeds."
-    return "The control (the reference against itself with other seeds) was not tested."
+    return (
+        "The control (the reference against itself with other seeds) was not tested, so whether the margin suits the "
+        "spread over seeds is not known."
+    )
+
+
+def _margin_too_tight(result: Result) -> str:
+    failed = "The control failed: the reference is not accepted against itself with other seeds"
+    if result.get("paired"):
+        return (
+            f"{failed}. Batches were compared seed by seed, where what seeds share cancels; read their intervals, and "
+            "take the verdict with care."
+        )
+    return (
+        f"{failed}, so the margin of {Units.of(result).margin(result)} is too tight for these seeds and no verdict "
+        "here is reliable."
+    )
 
 
 def scale_sentence(result: Result) -> str:
@@ -94,10 +121,8 @@ def scale_sentence(result: Result) -> str:
     pairs = [name for name in optimizers(result) if name.startswith(VR_PREFIX)]
     if not pairs:
         return "No variance-reduced optimizer was compared."
-    if control_failed(result):
-        return f"Whether {_listed(pairs)} moves the limit cannot be told: the margin is too tight for the seeds."
-    if result.get("status") == "failed":
-        return f"Whether {_listed(pairs)} moves the limit cannot be told: the search failed."
+    if doubt := _doubt(result):
+        return f"Whether {_listed(pairs)} moves the limit cannot be told: {doubt}."
     so_far = "" if result.get("status", "finished") == "finished" else "So far: "
     moved = so_far + " ".join(_moved(result, name, name.removeprefix(VR_PREFIX)) for name in pairs)
     return f"{moved} {gain_sentence(result)}".rstrip()
@@ -106,9 +131,10 @@ def scale_sentence(result: Result) -> str:
 def _comparison(result: Result, cell: Cell) -> str:
     units, start = Units.of(result), reference_batch(result)
     margin = f"margin {units.margin(result)}"
-    if cell.get("difference") is None:
-        return f"{result.get('metric')} {units.value(cell.get('mean'))}, {margin}"
-    centre, lower, upper = (units.difference(cell[key]) for key in ("difference", "lower", "upper"))
+    found = bounds(cell)
+    if found is None:
+        return margin
+    lower, centre, upper = map(units.difference, found)
     mean = units.value(cell.get("mean"))
     return f"{result.get('metric')} {mean}, difference {centre} [{lower}, {upper}] to batch {start}, {margin}"
 
@@ -121,19 +147,18 @@ def _saving(result: Result, cell: Cell) -> str:
 
 
 def _nothing_accepted(result: Result) -> str:
-    start, units = reference_batch(result), Units.of(result)
-    above = [cell for cell in sorted_cells(result) if cell["batch_size"] > (start or 0)]
-    tested = [cell for cell in above if cell.get("verdict") not in (None, "not tested")]
-    if not tested:
-        return f"No verdict: no batch above {start} has been tested."
+    start = reference_batch(result)
+    tested = [cell for cell in sorted_cells(result) if cell.get("verdict") in VERDICTS]
+    above = [cell for cell in tested if cell["batch_size"] > (start or 0)]
+    if not above:
+        return f"{NO_VERDICT}: no batch above {start} has been tested to the end."
     if any(accepted(cell, "confirmed") for cell in above):
         return f"No batch above {start} is claimed: a seed of the reference, which all were compared with, failed."
-    first = tested[0]
-    values = f"{_comparison(result, first)}" if first.get("mean") is not None else f"margin {units.margin(result)}"
-    return (
-        f"No batch above {start} was accepted within the margin: the smallest tested, {_name(first)}, "
-        f"was {verdict_words(first)} ({values})."
-    )
+    what, first = "was accepted within the margin: the smallest tested", above[0]
+    if any(accepted(cell) for cell in above):  # beyond a failure, maybe one at the reference's own batch
+        what = "is claimed: the smallest that was not accepted"
+        first = next(cell for cell in tested if not accepted(cell))
+    return f"No batch above {start} {what}, {_name(first)}, was {verdict_words(first)} ({_comparison(result, first)})."
 
 
 def _status_sentence(result: Result) -> str:
@@ -147,11 +172,21 @@ def _status_sentence(result: Result) -> str:
 def _broken_sentence(result: Result) -> str:
     """What could not be trained says nothing of accuracy; memory, most often, ends a ladder like that."""
     found = [
-        f"{_name(cell)} could not be trained ({error.rstrip('.')})"
+        f"{_name(cell)} could not be trained ({str(cell['reason']).rstrip('.')})"
         for cell in sorted_cells(result)
-        if (error := broken(cell))
+        if rejection(cell) == "error"
     ]
     return f"{_listed(found)}; that says nothing of its accuracy, and --resume tries again." if found else ""
+
+
+def _unusable_sentence(result: Result) -> str:
+    """A cell without a recipe to compare, for more than one cause."""
+    cells = [cell for cell in sorted_cells(result) if rejection(cell) == "none usable"]
+    if not cells:
+        return ""
+    found = [f"{_name(cell)} was rejected without a comparison ({str(cell['reason']).rstrip('.')})" for cell in cells]
+    again = "; --resume tries again what an error broke" if any(cell.get("broken") for cell in cells) else ""
+    return f"{_listed(found)}{again}."
 
 
 def _continued_sentence(result: Result) -> str:
@@ -212,11 +247,15 @@ def _moved(result: Result, name: str, base: str) -> str:
     if not _tested(result, name) or not _tested(result, base):
         return f"{name} and {base} have not both been tested, so whether {name} moves the limit is not known."
     start = reference_batch(result) or 0
-    ours, theirs = confirmed_limit(result, name) or start, confirmed_limit(result, base) or start
-    if ours == theirs == start:
+    ours, theirs = confirmed_limit(result, name) or 0, confirmed_limit(result, base) or 0
+    ended = _end(result, name, ours)
+    if ours <= theirs and ended and rejection(ended) == "error":
+        return f"Whether {name} moves the limit is not known: {_name(ended)} could not be trained."
+    if max(ours, theirs) <= start:
         return f"{name} did not move the limit: neither it nor {base} was accepted above batch {start}."
     if ours > theirs:
-        return f"{name} was accepted up to batch {ours}, {base} up to {theirs}: {_limit(result, base, theirs)}."
+        reached = f"up to {theirs}" if theirs else "at none"
+        return f"{name} was accepted up to batch {ours}, {base} {reached}: {_limit(result, base, theirs)}."
     if ours < theirs:
         return f"{name} did not move the limit: {theirs} with {base}, while {_limit(result, name, ours)}."
     return f"{name} did not move the limit: {ours} with either optimizer{_side_by_side(result, ours, name, base)}."
@@ -224,18 +263,23 @@ def _moved(result: Result, name: str, base: str) -> str:
 
 def _limit(result: Result, optimizer: str, limit: int) -> str:
     """What ended an optimizer's climb; not being accepted is not the same as being worse."""
-    beyond = [c for c in sorted_cells(result) if c["optimizer"] == optimizer and not accepted(c, "confirmed")]
-    first = next((c for c in beyond if c.get("verdict") not in (None, "not tested")), None)
+    first = _end(result, optimizer, limit)
     if first is None:
         return f"{optimizer} was not tested beyond {limit}"
+    if rejection(first) == "error":
+        return f"{_name(first)} could not be trained, which says nothing of its accuracy"
     text = f"{_name(first)} was {verdict_words(first)}"
     return f"{text}, which does not mean that it is worse" if first["verdict"] == "inconclusive" else text
 
 
+def _end(result: Result, optimizer: str, limit: int) -> Cell | None:
+    """The first batch beyond an optimizer's limit that was not accepted; None where none was tested."""
+    own = [c for c in sorted_cells(result) if c["optimizer"] == optimizer and c["batch_size"] > limit]
+    return next((c for c in own if c.get("verdict") in VERDICTS and not accepted(c)), None)
+
+
 def _tested(result: Result, optimizer: str) -> bool:
-    return any(
-        c["optimizer"] == optimizer and c.get("verdict") not in (None, "not tested") for c in sorted_cells(result)
-    )
+    return any(c["optimizer"] == optimizer and c.get("verdict") in VERDICTS for c in sorted_cells(result))
 
 
 def _side_by_side(result: Result, batch: int, name: str, base: str) -> str:

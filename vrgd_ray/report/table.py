@@ -5,19 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from vrgd_ray.report.reading import (
+    VERDICTS,
     VR_PREFIX,
     Cell,
     Result,
-    all_diverged,
-    broken,
+    bounds,
+    control_trouble,
     reference_batch,
     reference_optimizer,
     reference_recipe,
+    rejection,
     sorted_cells,
 )
 from vrgd_ray.report.units import MISSING, Units, count, plain
 
-VERDICTS = {"accept": "accepted", "reject": "rejected", "inconclusive": "inconclusive"}
+REJECTIONS = {
+    "error": "could not be trained",
+    "all diverged": "all trials diverged",
+    "none usable": "no trial could be used",
+    "seed diverged": "a seed diverged",
+}
+LOST = {"diverged": "rejected: a seed diverged", "error": "could not be trained", "lost": "rejected: a seed was lost"}
 LEFT_ALIGNED = ("optimizer", "verdict")
 Row = list[str]
 
@@ -64,10 +72,11 @@ def _reference_row(result: Result, units: Units) -> Row:
 
 
 def _control_row(result: Result, units: Units) -> Row:
-    control = result["control"]
-    verdict = f"control {VERDICTS.get(control.get('verdict'), 'not tested')}"
+    control, trouble = result["control"], control_trouble(result)
+    verdict = f"control {LOST.get(str(trouble)) or _verdict(control)}"
     seeds = f"({len(control.get('values') or [])} other)"
-    return [*_reference_name(result), seeds, _bounds(control, units), verdict, MISSING, MISSING]
+    compared = MISSING if trouble == "lost" else _bounds(control, units)
+    return [*_reference_name(result), seeds, compared, verdict, MISSING, MISSING]
 
 
 def _reference_name(result: Result) -> Row:
@@ -81,14 +90,15 @@ def _cell_row(cell: Cell, units: Units) -> Row:
 
 def verdict_words(cell: Cell) -> str:
     """The verdict of a cell with its claim, in words."""
-    if broken(cell):
-        return "rejected: could not be trained"
-    if all_diverged(cell):
-        return "rejected: all trials diverged"
-    verdict, claim = VERDICTS.get(str(cell.get("verdict")), "not tested"), cell.get("claim")
-    if verdict == "rejected" and cell.get("difference") is None:
-        return "rejected: a seed diverged"
+    why = rejection(cell)
+    if why is not None:
+        return f"rejected: {REJECTIONS[why]}"
+    verdict, claim = _verdict(cell), cell.get("claim")
     return f"{verdict} ({claim})" if verdict == "accepted" and claim else verdict
+
+
+def _verdict(arm: dict[str, Any]) -> str:
+    return VERDICTS.get(str(arm.get("verdict"))) or ("undecided" if arm.get("values") else "not tested")
 
 
 def _mean(arm: dict[str, Any], units: Units) -> str:
@@ -99,9 +109,10 @@ def _mean(arm: dict[str, Any], units: Units) -> str:
 
 
 def _bounds(arm: dict[str, Any], units: Units) -> str:
-    if arm.get("difference") is None:
+    found = bounds(arm)
+    if found is None:
         return MISSING
-    centre, lower, upper = (units.difference(arm.get(key)) for key in ("difference", "lower", "upper"))
+    lower, centre, upper = map(units.difference, found)
     return f"{centre} [{lower}, {upper}]"
 
 

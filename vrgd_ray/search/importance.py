@@ -40,13 +40,23 @@ def importances(trials: Trials) -> dict[str, float]:
     return {name: float(share) for name, share in found.items()}
 
 
-def ranks(metrics: Sequence[float | None], mode: str) -> list[float]:
+def ranks(
+    metrics: Sequence[float | None], mode: str, pruned: Mapping[int, tuple[int, float]] | None = None
+) -> list[float]:
     """Scores that are comparable between cells: 1 for a cell's best metric, 0 for its worst, equals share theirs.
 
-    None, a trial that diverged, ranks last.
+    None, a trial that diverged or broke, ranks last. pruned: number of a trial that was stopped early -> samples it had
+    seen and its metric there; such trials rank behind every complete one, by how far they came and then by that metric.
     """
-    sign = 1.0 if mode == "max" else -1.0
-    goodness = [-math.inf if metric is None else sign * metric for metric in metrics]
+    sign, stopped = (1.0 if mode == "max" else -1.0), pruned or {}
+
+    def rank(index: int, metric: float | None) -> tuple[float, float]:
+        if metric is not None:
+            return math.inf, sign * metric
+        samples, value = stopped.get(index, (-1, 0.0))
+        return samples, sign * value
+
+    goodness = [rank(index, metric) for index, metric in enumerate(metrics)]
     below = [sum(other < own for other in goodness) for own in goodness]
     equal = [sum(other == own for other in goodness) - 1 for own in goodness]
     last = max(1, len(metrics) - 1)
