@@ -155,9 +155,12 @@ def _main(options: argparse.Namespace) -> int:
 def _check_passes(pipeline: Pipeline, recipe: Recipe, execution: Execution) -> None:
     """Refuse here what every worker would refuse half a minute later."""
     from vrgd_ray.training.memory import refuse_split_groups
+    from vrgd_ray.training.modes import begin_training
 
     if execution.max_samples_per_pass is not None:
-        refuse_split_groups(pipeline.build_model(), recipe.group_size, execution.max_samples_per_pass)
+        model = pipeline.build_model()
+        begin_training(model, lambda text: None)
+        refuse_split_groups(model, recipe.group_size, execution.max_samples_per_pass)
 
 
 def _check_storage(options: argparse.Namespace, group: WorkerGroup) -> None:

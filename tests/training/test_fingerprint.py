@@ -73,6 +73,13 @@ def test_nested_batches_of_arrays_and_words_are_read_to_the_bottom():
     assert len({of_data(batch()), of_data(batch(word="b")), of_data(batch(value=2.0))}) == 3
 
 
+def test_arrays_of_objects_count_by_what_they_hold_and_not_by_where_it_lies():
+    def texts(*words):
+        return lambda indices: np.array(["".join(word) for word in words], dtype=object)
+
+    assert of_data(texts("ab", "c")) == of_data(texts("ab", "c")) != of_data(texts("ab", "d"))
+
+
 def test_augmentation_by_torch_is_keyed_and_by_others_gives_none():
     assert of_data(lambda indices: torch.rand(len(indices))) is not None
     assert of_data(lambda indices: [random.random()]) is None

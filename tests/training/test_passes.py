@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from workloads import Blobs, NormedBlobs
 
 from vrgd_ray import ConfigError, keyed_uniform
@@ -102,6 +103,28 @@ def test_trying_leaves_buffers_as_they_were():
     before = [buffer.clone() for buffer in run.module.buffers()]
     run.find_samples_per_pass(7)
     assert all(torch.equal(a, b) for a, b in zip(run.module.buffers(), before, strict=True))
+
+
+class Frozen(NormedBlobs):
+    """Batch normalisation in eval mode, with or without statistics of its own to use there."""
+
+    def __init__(self, tracks):
+        super().__init__()
+        self.tracks = tracks
+
+    def build_model(self):
+        return nn.Sequential(
+            nn.Linear(4, 8), nn.BatchNorm1d(8, track_running_stats=self.tracks).eval(), nn.Linear(8, 3)
+        )
+
+
+def test_frozen_normalisation_may_be_computed_in_parts_where_it_has_statistics():
+    whole, parts = run_of(Frozen(tracks=True)), run_of(Frozen(tracks=True), 3)
+    for run in (whole, parts):
+        run.train_step()
+    torch.testing.assert_close(parameters_of(parts), parameters_of(whole), rtol=0, atol=1e-5)
+    with pytest.raises(ConfigError, match="batch normalisation"):
+        run_of(Frozen(tracks=False), 3)
 
 
 def test_a_run_that_goes_on_keeps_the_passes_it_had():

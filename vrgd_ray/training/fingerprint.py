@@ -47,6 +47,8 @@ def _feed(digest: Any, item: Any) -> None:
     if isinstance(item, torch.Tensor):
         _feed(digest, (str(item.dtype), tuple(item.shape)))
         digest.update(item.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    elif isinstance(item, np.ndarray) and item.dtype.hasobject:  # whose bytes are addresses
+        _feed(digest, item.tolist())
     elif isinstance(item, np.ndarray):
         _feed(digest, (str(item.dtype), item.shape, item.tobytes()))
     elif isinstance(item, dict):

@@ -16,8 +16,9 @@ _BUFFERS_PER_PARAMETER = 5  # two of the moments, up to three of the optimizer
 
 
 def has_batch_statistics(module: nn.Module) -> bool:
-    """Whether a sample's result depends on the others in its pass."""
-    return any(isinstance(part, _BatchNorm) for part in module.modules())
+    """Whether a sample's result depends on the others in its pass, which frozen normalisation does not cause."""
+    normalisations = (part for part in module.modules() if isinstance(part, _BatchNorm))
+    return any(part.training or part.running_mean is None for part in normalisations)
 
 
 def refuse_split_groups(module: nn.Module, group_size: int, samples_per_pass: int) -> None:

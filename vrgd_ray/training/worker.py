@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import traceback
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from vrgd_ray.training.monitor import RunMonitor
 from vrgd_ray.training.result import Split, TrainingResult
 from vrgd_ray.training.worker_context import CheckpointInterval, WorkerContext
 
+_GONE = re.compile(r"connection (closed|reset|refused|timed out)|broken pipe|timed out waiting", re.IGNORECASE)
+"""What gloo says, in plain runtime errors, of a worker that has gone."""
 _PATIENCE = 7 * 24 * 3600
 """Seconds that a collective may take."""
 
@@ -189,12 +192,19 @@ def _tell(error: Exception, mailbox: Any) -> None:
     import ray
 
     refused = isinstance(error, ConfigError)
-    own = refused or not (isinstance(error, dist.DistError) or "onnection" in str(error))
+    own = refused or not _is_of_connection(error)
     text = str(error) if refused else f"{type(error).__name__}: {error}"
     if own and not refused:
         trace = "".join(traceback.format_exception(error))
         ray.get(mailbox.put.remote(Message(text=f"A worker broke:\n{trace.rstrip()}")))
     ray.get(mailbox.fail.remote(text, hopeless=refused, own=own))
+
+
+def _is_of_connection(error: Exception) -> bool:
+    """Whether an error says that another machine, and not the program, is at fault."""
+    if isinstance(error, (dist.DistError, ConnectionError)):
+        return True
+    return isinstance(error, RuntimeError) and _GONE.search(str(error)) is not None
 
 
 def _worker_context(group: WorkerGroup, mailbox: Any) -> WorkerContext:
