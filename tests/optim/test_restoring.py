@@ -106,6 +106,13 @@ def test_a_vr_optimizers_state_leaves_its_base_without_a_scale(kind, base):
     assert optimizer.param_groups[0]["lr"] == 0.03
 
 
+def test_a_state_without_betas_leaves_the_optimizers_own():
+    optimizer = VRAdam(parameters(SHAPES), betas=(0.8, 0.9, 0.7))
+    optimizer.load_state_dict(torch.optim.SGD(parameters(SHAPES), lr=0.3).state_dict())
+    assert optimizer.param_groups[0]["betas"] == (0.8, 0.9, 0.7)
+    assert optimizer.param_groups[0]["lr"] == 0.3
+
+
 def test_a_saved_option_out_of_its_range_is_refused():
     state, _ = saved(VRSGD, {"lr": 0.1}, parameters(SHAPES))
     state["param_groups"][0]["momentum"] = 2.0

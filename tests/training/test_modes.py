@@ -48,9 +48,9 @@ def test_frozen_parts_are_named_without_their_own_parts():
     model = small()
     assert begun(model) == []
     model[1].eval()
-    assert begun(model) == ["Parts of the model stay in eval mode, as build_model() left them: 1."]
+    assert begun(model) == ["Parts of the model stay in eval mode: 1."]
     model[2].eval()
-    assert begun(model) == ["Parts of the model stay in eval mode, as build_model() left them: 1, 2."]
+    assert begun(model) == ["Parts of the model stay in eval mode: 1, 2."]
     (many,) = begun(nn.Sequential(*[nn.Dropout().eval() for _ in range(5)]))
     assert many.endswith(": 0, 1, 2 and 2 more.")
 
@@ -78,3 +78,39 @@ def test_an_error_in_an_evaluation_leaves_the_modes_too():
     with pytest.raises(ZeroDivisionError), evaluating(model):
         raise ZeroDivisionError
     assert model[0].training
+
+
+class Merging(nn.Linear):
+    """Does work when its mode changes, as low-rank adapters that merge into the weight for evaluation."""
+
+    merged = False
+
+    def train(self, mode=True):
+        self.merged = not mode
+        return super().train(mode)
+
+
+class FreezingItself(nn.Sequential):
+    """Keeps its normalisation frozen by a `train` of its own."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self[1].eval()
+        return self
+
+
+def test_the_train_of_a_layer_is_called_before_and_after_an_evaluation():
+    model = nn.Sequential(Merging(2, 2), Merging(2, 2).eval())
+    begun(model)
+    assert [part.merged for part in model] == [False, True]
+    with evaluating(model):
+        assert [part.merged for part in model] == [True, True]
+    assert [part.merged for part in model] == [False, True]
+
+
+def test_a_model_that_freezes_parts_by_its_own_train_does_so_from_the_start():
+    model = FreezingItself(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    assert begun(model) == ["Parts of the model stay in eval mode: 1."]
+    with evaluating(model):
+        pass
+    assert [part.training for part in model.modules()] == [True, True, False]

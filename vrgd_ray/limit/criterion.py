@@ -17,8 +17,11 @@ from vrgd_ray.config import require
 
 Verdict = Literal["accept", "reject", "inconclusive"]
 
-_ROUNDING = 16 * float(np.finfo(float).eps)
-"""Share of the metrics' size below which a difference may be nothing but rounding: 0.95 - 0.94 is not 0.94 - 0.93."""
+_ROUNDING = float(np.finfo(np.float32).eps)
+"""Share of the metrics' size below which a difference may be nothing but rounding: 0.95 - 0.94 is not 0.94 - 0.93.
+
+That of float32, since `evaluate` may return the mean of a float32 tensor.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from vrgd_ray.optim.layer import Layer, elementwise
+from vrgd_ray.optim.layer import Layer
 
 LARGE = 2**15
 """Layers of at least this number of elements stand alone; handling others together saves calls."""
@@ -120,20 +120,17 @@ def plain(layer: Layer) -> bool:
     The state is looked at too: it may have been loaded, or the model turned to another type since. Everything else is
     left to torch's own operations, which handle it or refuse it.
     """
-    param, variance = layer.param, layer.variance
-    return (
-        param.device.type in PIECE
-        and param.dtype in (torch.float32, torch.float64)
-        and param.numel() > 0
-        and param.is_contiguous()
-        and _like(layer.grad, param)
-        and (variance is None or _like(variance, param))
-        and all(_like(value, param) for _, value in elementwise(layer.state))
-    )
-
-
-def _like(tensor: Tensor, param: Tensor) -> bool:
-    return tensor.dtype is param.dtype and tensor.numel() == param.numel() and tensor.is_contiguous()
+    param = layer.param
+    dtype, numel = param.dtype, param.numel()
+    if param.device.type not in PIECE or dtype not in (torch.float32, torch.float64) or numel == 0:
+        return False
+    # One loop without calls of our own: it runs for every layer in every step.
+    for name, value in (("param", param), ("grad", layer.grad), ("variance", layer.variance), *layer.state.items()):
+        if not isinstance(value, Tensor) or name == "step":
+            continue
+        if value.dtype is not dtype or value.numel() != numel or not value.is_contiguous():
+            return False
+    return True
 
 
 def batches(layers: list[Layer]) -> Iterator[list[Layer]]:

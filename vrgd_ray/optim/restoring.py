@@ -64,7 +64,7 @@ def fit(state: State, saved: State, param: Tensor) -> None:
 def _completed(own: Group, saved: Group) -> Group:
     """Own options where the saved group lacks them, and none of a scale that this optimizer does not have."""
     taken = {name: value for name, value in saved.items() if "gsnr_bounds" in own or not name.startswith("gsnr_")}
-    if "betas" in own:
+    if "betas" in own and "betas" in saved:
         number = len(saved["betas"])
         taken["betas"] = (*saved["betas"], *own["betas"][number:])[: len(own["betas"])]
     return {**own, **taken}

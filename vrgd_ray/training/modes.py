@@ -12,30 +12,43 @@ _MOST_NAMED = 3
 
 
 def begin_training(module: nn.Module, say: Callable[[str], None]) -> None:
-    """Leave every part in the mode it has, and name those in eval mode, which may be meant or not.
+    """Put the model in train mode by its own `train`, which may freeze parts; what is in eval mode already stays so.
 
-    A model that is in eval mode itself is put in train mode altogether: so do pretrained ones come out of libraries.
+    Those parts are named, since that may be meant or not. A model that is in eval mode itself is put in train mode
+    altogether: so do pretrained ones come out of libraries.
     """
-    if not module.training:
-        module.train()
+    frozen = [(part, False) for part, training in _modes(module) if module.training and not training]
+    module.train()
+    _restore(frozen)
     names = _frozen(module)
     if names:
         more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
         named = ", ".join(names[:_MOST_NAMED]) + more
-        say(f"Parts of the model stay in eval mode, as build_model() left them: {named}.")
+        say(f"Parts of the model stay in eval mode: {named}.")
 
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """The whole model in eval mode, without gradients; afterwards each part is in the mode it had."""
-    modes = [(part, part.training) for part in module.modules()]
+    modes = _modes(module)
     module.eval()
     try:
         with torch.no_grad():
             yield
     finally:
-        for part, training in modes:
-            part.training = training
+        module.train()
+        _restore(modes)
+
+
+def _modes(module: nn.Module) -> list[tuple[nn.Module, bool]]:
+    return [(part, part.training) for part in module.modules()]
+
+
+def _restore(modes: list[tuple[nn.Module, bool]]) -> None:
+    """Give parts their modes back by their own `train`, which may do more than set the mode: layers merge there."""
+    for part, training in modes:
+        if part.training != training:
+            part.train(training)
 
 
 def _frozen(module: nn.Module) -> list[str]:
