@@ -37,7 +37,7 @@ def grid_figure(arms: Arms, unit: str, path: Path) -> None:
 def variants_figure(arms: Arms, path: Path) -> None:
     """Every variant minus base, with its 95 % interval, one below the other."""
     found = arms.differences(arms.families[0], next(iter(arms.values)).batch_size)
-    with _drawing(1, 1, path, panel=(5.5, 0.5 + 0.25 * len(found))) as panels:
+    with _drawing(1, 1, path, panel=(5.5, 0.7 + 0.28 * len(found))) as panels:
         axes = panels[0][0]
         places = range(len(found))
         axes.axvline(0, color=MUTED, lw=1)
@@ -52,7 +52,7 @@ def variants_figure(arms: Arms, path: Path) -> None:
             color=INK,
         )
         axes.set_yticks(places, list(found))
-        axes.invert_yaxis()
+        axes.set_ylim(len(found) - 0.5, -0.5)
         axes.set_xlabel("minus base, points")
 
 
