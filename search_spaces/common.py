@@ -22,11 +22,12 @@ def suggest_learning_rate(trial: Suggester, context: SpaceContext, low: float, h
     return trial.suggest_float("lr", root / 5, max(5 * root, 2 * rate * ratio), log=True)
 
 
-def suggest_schedule(trial: Suggester) -> dict[str, Any]:
-    """Warm-up of up to a fifth of the run, then a cosine or a straight line to zero."""
+def suggest_schedule(trial: Suggester, context: SpaceContext) -> dict[str, Any]:
+    """Warm-up of up to a fifth of the run, then a cosine, a straight line to zero, no decay or the reference's."""
+    schedules = dict.fromkeys(["cosine", "linear", "constant", context.reference.schedule])
     return {
         "warmup_fraction": trial.suggest_float("warmup_fraction", 0.0, 0.2),
-        "schedule": trial.suggest_categorical("schedule", ["cosine", "linear", "constant"]),
+        "schedule": trial.suggest_categorical("schedule", list(schedules)),
     }
 
 

@@ -13,6 +13,6 @@ def suggest(trial: Suggester, context: SpaceContext) -> dict[str, Any]:
     return {
         "lr": suggest_learning_rate(trial, context, 3e-3, 3e-1),
         "weight_decay": suggest_weight_decay(trial, context, 1e-6, 1e-3),
-        **suggest_schedule(trial),
+        **suggest_schedule(trial, context),
         **suggest_gsnr(trial, context, momentum=False),
     }

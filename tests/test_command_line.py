@@ -86,6 +86,27 @@ def test_bad_input_gets_a_sentence_and_status_2_and_leaves_nothing(arguments, me
     assert not (tmp_path / "runs" / "digits").exists()
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        ("vrgd_ray.ConfigError('label holds -1.')", "vrgd tune: label holds -1.\n"),
+        ("OSError('gone')", "vrgd tune: the pipeline's test_data() cannot be read: OSError: gone.\n"),
+    ],
+)
+def test_test_data_that_cannot_be_read_is_refused_before_the_search(error, message, tmp_path, monkeypatch, capsys):
+    member = f"    def test_data(self):\n        raise {error}"
+    module = f"without_test_{error[:3].lower()}"
+    (tmp_path / f"{module}.py").write_text(
+        f"import vrgd_ray\nfrom pipelines.digits import Digits\nclass Mine(Digits):\n{member}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("vrgd_ray.limit.session.run_search", lambda *a, **k: pytest.fail("the search began"))
+    assert tune.main(["--pipeline", module]) == 2
+    assert capsys.readouterr().err == message
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_name_that_exists_is_refused(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "mine").mkdir(parents=True)

@@ -331,11 +331,14 @@ def _search(options: argparse.Namespace, plan: SearchPlan, pipeline: Pipeline) -
     from vrgd_ray.progress import ProgressDisplay
     from vrgd_ray.report import render_html
     from vrgd_ray.search.study import TrialResources, ray_resources
+    from vrgd_ray.training.checks import check_test_data
     from vrgd_ray.training.connection import connect
     from vrgd_ray.training.fingerprint import data_fingerprint
 
     default_name = options.pipeline.partition(":")[0].rpartition(".")[2]
     plan = replace(plan, data_fingerprint=data_fingerprint(pipeline))
+    if plan.data_fingerprint is None:  # which else has read test data too
+        check_test_data(pipeline)
     folder = RunFolder.choose(
         options.output, options.name, default_name, resume=options.resume, storage=options.storage
     )

@@ -415,6 +415,16 @@ def test_optimizers_share_alpha():
     assert Finder(plan(optimizers=("adamw",)), SimulatedPipeline()).climb_criterion.level == pytest.approx(0.05 / 2)
 
 
+def test_a_seed_of_the_reference_that_an_error_breaks_ends_the_search_at_once():
+    """What only the whole of the test data shows breaks every seed alike."""
+    broken = TrainingResult(metrics={}, diverged=True, error="ConfigError: all rows are of one class.")
+    asked = []
+    finder = search(lambda job: asked.append(job) or (train(job, {}) if job.role == "search" else broken), concurrent=1)
+    assert [job.role for job in asked].count("reference") == 1
+    assert asked[-1].role == "reference"
+    assert finder.failure == "the reference cannot be trained on fresh seeds: ConfigError: all rows are of one class."
+
+
 def test_broken_listener_order_is_started_finished_decided():
     events = []
 

@@ -12,8 +12,8 @@ from vrgd_ray.search.warm_start import first_guesses
 REFERENCE = Recipe(optimizer="adamw", batch_size=32, lr=1e-3, weight_decay=0.0, schedule="polynomial")
 
 
-def study(optimizer="adamw", batch_size=128, settings=(), **changes):
-    context = SpaceContext(batch_size=batch_size, optimizer=optimizer, reference=REFERENCE)
+def study(optimizer="adamw", batch_size=128, settings=(), context=None, **changes):
+    context = context or SpaceContext(batch_size=batch_size, optimizer=optimizer, reference=REFERENCE)
     values = {"mode": "max", "num_trials": 8, "width": 1, "seed": 0, "first": first_guesses(context)}
     return CellStudy(load_space(optimizer), context, overrides=parse_overrides(settings), **{**values, **changes})
 
@@ -25,7 +25,7 @@ def finish(cell, score=lambda values: values["lr"]):
 
 
 def test_first_trials_are_the_reference_with_scaled_learning_rates_to_the_letter():
-    """Also where the space does not reach: no weight decay, a schedule the space does not list."""
+    """Also where the space does not reach: no weight decay."""
     cell = finish(study())
     for values, factor in zip(cell.suggestions[:2], (2.0, 4.0), strict=True):
         assert values["lr"] == pytest.approx(factor * REFERENCE.lr)
@@ -46,6 +46,37 @@ def test_overrides_win_over_the_first_guess():
     cell = finish(study(settings=["lr=0.5", "schedule=cosine,linear"]))
     assert {values["lr"] for values in cell.suggestions} == {0.5}
     assert {values["schedule"] for values in cell.suggestions} <= {"cosine", "linear"}
+
+
+@pytest.mark.parametrize("changes", [{}, {"weight_decay": 0.02, "schedule": "cosine"}])
+def test_the_sampler_is_told_what_was_trained_and_nothing_of_what_it_has_no_place_for(changes):
+    """TPE would credit a score to a weight decay that nobody trained."""
+    context = SpaceContext(batch_size=128, optimizer="vr_adamw", reference=REFERENCE.with_values(**changes))
+    cell = finish(study("vr_adamw", context=context, first=first_guesses(context), num_trials=6))
+    told = [trial.params for trial in cell._study.trials]
+    for trained, known in zip(cell.suggestions, told, strict=True):
+        assert known == {name: trained[name] for name in known}
+    searched = set(told[-1])
+    assert {"lr", "schedule", "weight_decay"} <= searched
+    assert [searched - set(known) for known in told[:2]] == [set() if changes else {"weight_decay"}] * 2
+
+
+class Branching:
+    """A space whose second range hangs on what was drawn before, so that no description lists it."""
+
+    def suggest(self, trial, context):
+        values = {"schedule": trial.suggest_categorical("schedule", ["cosine", "polynomial"])}
+        if values["schedule"] == "polynomial":
+            values["warmup_fraction"] = trial.suggest_float("warmup_fraction", 0.0, 0.2)
+            values["num_groups"] = trial.suggest_int("num_groups", 16, 32)
+        return values
+
+
+def test_a_guess_is_known_to_the_sampler_in_every_branch_of_a_space():
+    context = SpaceContext(batch_size=32, optimizer="adamw", reference=REFERENCE.with_values(warmup_fraction=0.1))
+    cell = CellStudy(Branching(), context, mode="max", num_trials=1, width=1, seed=0, first=first_guesses(context))
+    assert cell.ask()["num_groups"] == 8
+    assert cell._study.trials[0].params == {"schedule": "polynomial", "warmup_fraction": 0.1}
 
 
 @pytest.mark.parametrize("width", [1, 2, 4])

@@ -75,6 +75,12 @@ def test_the_learning_rates_of_both_scaling_rules_are_inside(optimizer):
         assert rates.contains(context.reference.lr * context.batch_ratio)
 
 
+def test_the_schedule_of_the_reference_is_searched_too(optimizer):
+    for schedule in ("cosine", "polynomial"):
+        searched = describe(load_space(optimizer), context_of(optimizer, schedule=schedule), {})["schedule"]
+        assert searched.choices == tuple(dict.fromkeys(("cosine", "linear", "constant", schedule)))
+
+
 def test_overrides_win(optimizer):
     settings = ["lr=0.125", "weight_decay=1e-3:2e-3", "schedule=linear,polynomial", "num_groups=16,32"]
     for values in draws(optimizer, context_of(optimizer), settings):

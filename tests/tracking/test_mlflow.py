@@ -196,6 +196,50 @@ def test_what_never_could_be_written_is_said_at_the_end(open_tracker, monkeypatc
     assert "could not be written" in capsys.readouterr().err
 
 
+def test_names_that_mlflow_refuses_are_logged_as_others_and_said_once(open_tracker, database, request, capsys):
+    odd = {"recall@10": 0.5, "f1(macro)": 0.25, "accuracy": 0.75}
+    tracker = open_tracker()
+    tracker.log_group(cell(metrics=odd, params={"a+b": 1}, tags={"role": "cell", "c%d": "x"}))
+    tracker.log_run(record(metrics=odd, series=[(640, odd)], params={"a+b": 1}, tags={"role": "search", "c%d": "x"}))
+    tracker.log_run(record(1))
+    tracker.log_point(10, odd)
+    tracker.tag_runs([record(1).key], {"c%d": "y"})
+    tracker.finish("FINISHED", metrics=odd, artifacts=[])
+    assert capsys.readouterr().err == "MLflow takes no name like 'recall@10': logged as 'recall_10'.\n"
+    found = {run.data.tags.get("vrgd.key", "parent"): run for run in runs(database, request.node.name)}
+    assert {run.info.status for run in found.values()} == {"FINISHED"}
+    valid = {"recall_10": 0.5, "f1_macro_": 0.25, "accuracy": 0.75}
+    first, cells, parent = (found[key].data for key in (record().key, cell().key, "parent"))
+    assert first.metrics == valid | {f"final_{name}": value for name, value in valid.items()}
+    assert (cells.metrics, parent.metrics) == (valid, valid | {"samples": 10.0})
+    assert (first.params, cells.params) == ({"a_b": "1"}, {"a_b": "1"})
+    assert (first.tags["c_d"], cells.tags["c_d"], found[record(1).key].data.tags["c_d"]) == ("x", "x", "y")
+
+
+def test_an_entry_that_mlflow_refuses_is_said_and_holds_up_none_of_the_others(
+    open_tracker, database, request, monkeypatch, capsys
+):
+    tracker = open_tracker()
+    tracker.log_run(record(0))
+    tracker._client.delete_run(tracker._run_ids[record(0).key])  # by a user, in the UI
+    tracker.tag_runs([record(0).key], {"verdict": "accept"})
+    tracker.log_run(record(1))
+    tracker.finish("FINISHED", metrics={}, artifacts=[])
+    said = capsys.readouterr().err
+    assert "refuses an entry" in said
+    assert "does not answer" not in said
+    assert "could not be written" not in said
+    children = runs(database, request.node.name, "tags.role = 'search'")
+    assert [(run.data.tags["vrgd.key"], run.info.status) for run in children] == [(record(1).key, "FINISHED")]
+
+
+def test_runs_of_a_group_that_was_refused_are_below_the_search(open_tracker, database, request):
+    tracker = open_tracker()
+    tracker.log_run(record(group="cell/adamw/64"))
+    (child,) = runs(database, request.node.name, "tags.role = 'search'")
+    assert child.data.tags["mlflow.parentRunId"] == tracker._parent_id
+
+
 @pytest.mark.parametrize("address", ["http://127.0.0.1:9", "http://127.0.0.1:99999", "https://"])
 def test_an_unreachable_server_is_refused_within_seconds(address):
     started = time.monotonic()

@@ -241,7 +241,7 @@ class Finder:
     def _open_reference(self) -> None:
         cell, recipe = self.plan.reference_cell, self.reference_tuning.best_recipe
         if self.reference_tuning.failure is not None:
-            self.failure = f"the reference cannot be trained: {self.reference_tuning.failure}."
+            self.failure = f"the reference cannot be trained: {self.reference_tuning.failure.rstrip('.')}."
         elif recipe is not None:
             metric = self.pipeline.metric
             self.reference = Arm(cell, "reference", recipe, self.plan.confirmation_seed, metric)
@@ -267,7 +267,7 @@ class Finder:
         """Judge what can be judged, and open the rungs that this brings up."""
         if self.failure is None and self.reference is not None and self.reference.failed is not None:
             reason = self.reference.failed.error or _DIVERGED
-            self.failure = f"the reference cannot be trained on fresh seeds: {reason}."
+            self.failure = f"the reference cannot be trained on fresh seeds: {reason.rstrip('.')}."
         if self.failure is not None:
             return
         self._judge_control()

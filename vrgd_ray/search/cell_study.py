@@ -11,7 +11,8 @@ from typing import Any
 
 import optuna
 
-from vrgd_ray.search.space import Override, SearchSpace, SpaceContext, describe, suggest
+from vrgd_ray.search.guessing_trial import GuessingTrial
+from vrgd_ray.search.space import Override, SearchSpace, SpaceContext, suggest
 
 _RANDOM_TRIALS = 4
 """Trials before the sampler models the results; few, since a cell has few."""
@@ -41,7 +42,8 @@ class CellStudy:
         self.mode, self.num_trials, self.width = mode, num_trials, max(1, width)
         self._study = _create_study(mode, zlib.crc32(f"{seed}/{context.optimizer}/{context.batch_size}".encode()))
         self._first = [self._within_overrides(values) for values in first]
-        self._enqueue()
+        for values in self._first:
+            self._study.enqueue_trial(values)
         self._trials: list[optuna.trial.Trial] = []
         self._told = 0
         self.suggestions: list[dict[str, Any]] = []
@@ -61,7 +63,8 @@ class CellStudy:
         self._trials.append(trial)
         guess = self._first[index] if index < len(self._first) else {}
         # The guess is trained to the letter, also where it lies outside the space (a weight decay of 0, say).
-        self.suggestions.append({**suggest(self.space, trial, self.context, self.overrides), **guess})
+        drawn = suggest(self.space, GuessingTrial(trial, guess), self.context, self.overrides)
+        self.suggestions.append({**drawn, **guess})
         return self.suggestions[-1]
 
     def tell(self, index: int, value: float | None) -> None:
@@ -91,12 +94,6 @@ class CellStudy:
 
     def _within_overrides(self, values: dict[str, Any]) -> dict[str, Any]:
         return {n: v for n, v in values.items() if n not in self.overrides or self.overrides[n].contains(v)}
-
-    def _enqueue(self) -> None:
-        asked = describe(self.space, self.context, self.overrides)
-        for values in self._first:
-            inside = {name: v for name, v in values.items() if name in asked and asked[name].contains(v)}
-            self._study.enqueue_trial(inside)
 
     def _tell_sampler(self, index: int) -> None:
         trial = self._trials[index]

@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from vrgd_ray.config import ConfigError, first_line
+from vrgd_ray.tracking.names import valid_name
 from vrgd_ray.tracking.tracker import GroupRecord, RunRecord, Status
 
 _KEY = "vrgd.key"
@@ -27,12 +28,21 @@ _LEVEL = "vrgd.level"
 _RECIPE = "vrgd.recipe"
 _BATCH = 1000
 _RETRY_SECONDS = 30.0
+_REFUSALS = (
+    "INVALID_PARAMETER_VALUE",
+    "BAD_REQUEST",
+    "INVALID_STATE",
+    "RESOURCE_ALREADY_EXISTS",
+    "RESOURCE_DOES_NOT_EXIST",
+)
+"""Codes of MLflow's errors that blame the request: no later try would do better."""
 
 
 class MlflowTracker:
     """Logs through an explicit client, so that nothing depends on MLflow's global state or environment.
 
-    What cannot be written waits in order and is tried again, at most every 30 seconds and once more at the end.
+    What cannot be written waits in order and is tried again, at most every 30 seconds and once more at the end. An
+    entry that MLflow refuses is said and left out, so that it holds nothing up; names are made valid before.
     """
 
     def __init__(self, tracking_uri: str, experiment: str) -> None:
@@ -44,7 +54,7 @@ class MlflowTracker:
         self._half_written: dict[str, str] = {}
         self._points: set[int] | None = None
         self._found_tags: Mapping[str, str] = {}
-        self._next_try, self._said = 0.0, False
+        self._next_try, self._said, self._renamed = 0.0, set[str](), False
 
     def check(self) -> None:
         """Open a connection to a server, which fails in seconds where MLflow would retry for minutes."""
@@ -139,19 +149,29 @@ class MlflowTracker:
             try:
                 self._pending[0]()
             except Exception as error:  # whatever MLflow raises, training goes on
-                self._next_try = time.monotonic() + _RETRY_SECONDS
-                self._say_once(error)
-            else:
-                self._pending.popleft()
+                if getattr(error, "error_code", None) not in _REFUSALS:
+                    self._next_try = time.monotonic() + _RETRY_SECONDS
+                    self._say_once("does not answer", error, "what is missed is written when it is back")
+                    return
+                self._say_once("refuses an entry", error, "what it refuses is left out there")
+            self._pending.popleft()
 
-    def _say_once(self, error: Exception) -> None:
-        if not self._said:
+    def _say_once(self, what: str, error: Exception, remedy: str) -> None:
+        if what not in self._said:
             print(
-                f"MLflow at {self.tracking_uri} does not answer ({_first_sentence(error)}); training goes on and what "
-                "is missed is written when it is back.",
+                f"MLflow at {self.tracking_uri} {what} ({_first_sentence(error)}); training goes on and {remedy}.",
                 file=sys.stderr,
             )
-        self._said = True
+        self._said.add(what)
+
+    def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values under names that MLflow takes."""
+        named = {valid_name(name): value for name, value in values.items()}
+        changed = next((name for name in values if name not in named), None)
+        if changed is not None and not self._renamed:
+            print(f"MLflow takes no name like {changed!r}: logged as {valid_name(changed)!r}.", file=sys.stderr)
+            self._renamed = True
+        return named
 
     def _find_experiment(self) -> str:
         found = self._client.get_experiment_by_name(self.experiment)
@@ -180,7 +200,7 @@ class MlflowTracker:
         tags = {**self._search_tags, _LEVEL: "search", "role": "parent"}
         run = self._client.create_run(self._experiment_id, run_name=name, tags=tags)
         self._parent_id = run.info.run_id
-        for key, value in params.items():
+        for key, value in self._named(params).items():
             self._client.log_param(self._parent_id, key, value)
 
     def _adopt_children(self, search_id: str) -> None:
@@ -225,14 +245,14 @@ class MlflowTracker:
         known = self._client.get_run(run_id).data
         metrics = [
             Metric(name, value, now, record.samples)
-            for name, value in record.metrics.items()
+            for name, value in self._named(record.metrics).items()
             if math.isfinite(value) and known.metrics.get(name) != value
         ]
-        values = {name: str(value) for name, value in record.params.items()}
+        values = {name: str(value) for name, value in self._named(record.params).items()}
         params = [Param(name, value) for name, value in values.items() if name not in known.params]
         # MLflow's params never change; what a search that was continued knows better becomes a tag.
         better = {name: value for name, value in values.items() if known.params.get(name, value) != value}
-        tags = [RunTag(name, value) for name, value in {**record.tags, **better}.items()]
+        tags = [RunTag(name, value) for name, value in self._named({**record.tags, **better}).items()]
         self._client.log_batch(run_id, metrics, params, tags)
 
     def _log_run(self, record: RunRecord) -> None:
@@ -242,8 +262,8 @@ class MlflowTracker:
 
         end = int(time.time() * 1000)
         start = end - int(record.seconds * 1000)
-        parent = self._parent_id if record.group is None else self._group_ids[record.group]
-        tags = {**self._search_tags, _PARENT: parent, _KEY: record.key, _LEVEL: "trial", **record.tags}
+        parent = self._group_ids.get(record.group or "", self._parent_id)  # also where the group was refused
+        tags = {**self._search_tags, _PARENT: parent, _KEY: record.key, _LEVEL: "trial", **self._named(record.tags)}
         if record.key not in self._half_written:  # an outage in the middle must not leave a second run
             run = self._client.create_run(self._experiment_id, start, tags, record.name)
             self._half_written[record.key] = run.info.run_id
@@ -251,11 +271,12 @@ class MlflowTracker:
         metrics = [
             Metric(name, value, end, samples)
             for samples, values in record.series
-            for name, value in values.items()
+            for name, value in self._named(values).items()
             if math.isfinite(value)
         ]
-        metrics += [Metric(f"final_{name}", value, end, record.samples) for name, value in record.metrics.items()]
-        self._client.log_batch(run_id, (), [Param(k, str(v)) for k, v in record.params.items()])
+        final = self._named({f"final_{name}": value for name, value in record.metrics.items()})
+        metrics += [Metric(name, value, end, record.samples) for name, value in final.items()]
+        self._client.log_batch(run_id, (), [Param(k, str(v)) for k, v in self._named(record.params).items()])
         for first in range(0, len(metrics), _BATCH):
             self._client.log_batch(run_id, metrics[first : first + _BATCH])
         self._client.set_terminated(run_id, record.status, end)
@@ -267,7 +288,7 @@ class MlflowTracker:
                 self._tag(self._run_ids[key], tags)
 
     def _tag(self, run_id: str, tags: Mapping[str, str]) -> None:
-        for name, value in tags.items():
+        for name, value in self._named(tags).items():
             self._client.set_tag(run_id, name, value)
 
     def _log_point(self, samples: int, metrics: Mapping[str, float], when: int) -> None:
@@ -279,12 +300,13 @@ class MlflowTracker:
         if samples in self._points:
             return
         values = {**metrics, _POINT: float(samples)}
-        batch = [Metric(name, value, when, samples) for name, value in values.items() if math.isfinite(value)]
+        named = self._named(values)
+        batch = [Metric(name, value, when, samples) for name, value in named.items() if math.isfinite(value)]
         self._client.log_batch(self._parent_id, batch)
         self._points.add(samples)
 
     def _finish(self, status: Status, metrics: Mapping[str, float], artifacts: Sequence[Path]) -> None:
-        for name, value in metrics.items():
+        for name, value in self._named(metrics).items():
             self._client.log_metric(self._parent_id, name, value)
         for path in artifacts:
             self._client.log_artifact(self._parent_id, str(path))

@@ -5,10 +5,51 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from vrgd_ray.config import ConfigError, require
+from vrgd_ray.config import ConfigError, first_line, require
+from vrgd_ray.pipeline import Data, Pipeline
+
+
+def opened_test_data(pipeline: Pipeline) -> Data:
+    """Test data, of which a sample has been read, so that a fault of it is found here.
+
+    Raises:
+        ConfigError: it is empty.
+        Exception: whatever the pipeline raises.
+    """
+    data = pipeline.test_data()
+    require(len(data) > 0, "the pipeline's test_data() holds no samples.")
+    _read_sample(data)
+    return data
+
+
+def check_test_data(pipeline: Pipeline) -> None:
+    """Refuse test data that cannot be read where training data can; else all tuning is spent before it is missed.
+
+    Of training and validation data the first trial tells, on the machine that has them.
+
+    Raises:
+        ConfigError: it cannot be read, or is empty.
+    """
+    with torch.random.fork_rng(devices=[]):
+        try:
+            _read_sample(pipeline.train_data())
+        except Exception:  # whatever the user's data raises; it may be on the workers alone, and test data with it
+            return
+        try:
+            opened_test_data(pipeline)
+        except ConfigError:
+            raise
+        except Exception as error:
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise ConfigError(f"the pipeline's test_data() cannot be read: {reason}.") from error
+
+
+def _read_sample(data: Data) -> None:
+    _ = data[np.zeros(1, dtype=np.int64)]
 
 
 def checked_metrics(metrics: Any, metric: str) -> dict[str, float]:

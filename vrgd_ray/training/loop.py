@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from itertools import product
 from typing import Any, cast
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -21,7 +20,14 @@ from vrgd_ray.pipeline import Batch, Data, Pipeline
 from vrgd_ray.schedules import create_schedule
 from vrgd_ray.training.batch_plan import BatchPlan, Chunk
 from vrgd_ray.training.budget import count_steps
-from vrgd_ray.training.checks import check_loss, checked_metrics, load_model, refuse_other, refuse_other_order
+from vrgd_ray.training.checks import (
+    check_loss,
+    checked_metrics,
+    load_model,
+    opened_test_data,
+    refuse_other,
+    refuse_other_order,
+)
 from vrgd_ray.training.context import Context
 from vrgd_ray.training.execution import Execution
 from vrgd_ray.training.memory import has_batch_statistics, largest_fitting, pass_fits, refuse_split_groups
@@ -143,7 +149,8 @@ class TrainingRun:
         """Train to the end, or until the loss, or a parameter that is about to be evaluated, is not finite."""
         if self.step == 0:
             self.check_evaluation()
-        test_data = self._open_test_data() if split == "test" else None
+        # Read on rank 0, which evaluates, before the first step, so that a fault of it is found there.
+        test_data = opened_test_data(self.pipeline) if split == "test" and self.context.rank == 0 else None
         stray = StrayBuffers(self.module)
         started = time.perf_counter()
         while self.step < self.total_steps:
@@ -249,19 +256,6 @@ class TrainingRun:
         if is_vr(self.recipe.optimizer):
             series |= scale_series(cast(LayerOptimizer, self.optimizer).layer_scales())
         return series
-
-    def _open_test_data(self) -> Data | None:
-        """Test data on rank 0, which evaluates; read before the first step, so that a fault of it is found there.
-
-        Raises:
-            ConfigError: it is empty.
-        """
-        if self.context.rank > 0:
-            return None
-        data = self.pipeline.test_data()
-        require(len(data) > 0, "the pipeline's test_data() holds no samples.")
-        _ = data[np.zeros(1, dtype=np.int64)]
-        return data
 
     def _evaluate_at_end(self, test_data: Data | None) -> dict[str, float]:
         """Metrics on test data where it is given, else those of the last evaluation on validation data."""
