@@ -48,3 +48,9 @@ def test_data_that_is_all_elsewhere_is_left_to_the_workers_and_good_data_leaves_
     check(train_data=Broken(FileNotFoundError("gone")), test_data=Broken(FileNotFoundError("gone")))
     check()
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_test_data_may_be_what_evaluate_alone_understands():
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(3, 4)))
+    check(test_data=loader)
+    check(test_data=[(torch.ones(3, 4), torch.zeros(3))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,8 @@ def opened_test_data(pipeline: Pipeline) -> Data:
     """
     data = pipeline.test_data()
     require(len(data) > 0, "the pipeline's test_data() holds no samples.")
-    _read_sample(data)
+    with suppress(TypeError):  # `evaluate` alone uses it, and may want what no array indexes, as a DataLoader
+        _read_sample(data)
     return data
 
 
