@@ -50,7 +50,8 @@ class ClickThrough:
         subset: training rows to keep, and at most that many for validation and test each.
 
     Raises:
-        ConfigError: a table or a column is missing; the message has the command that makes the tables.
+        ConfigError: a table or a column is missing, and the message has the command that makes the tables; or a column
+            has other types in the two.
     """
 
     metric = "auc"
@@ -95,7 +96,7 @@ class ClickThrough:
         self._features = Features(
             self._train, [*_CENSUS_CODES, *codes], [*_CENSUS_IGNORED, *ignored], table_size, hashed
         )
-        self._test.check_columns(self._features.columns)
+        self._features.check(self._test)
         self._embedding, self._bottom, self._top, self._subset = embedding, bottom, top, subset
         self._train_rows, self._validation_rows = train_and_validation(self._train.num_rows, subset)
         self.num_train_samples = len(self._train_rows)

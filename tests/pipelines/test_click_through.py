@@ -132,11 +132,11 @@ def test_bad_tables_are_refused(tmp_path):
         ClickThrough(str(tmp_path))
 
 
-def altered(folder, **columns):
-    """A table of ten rows, with these columns changed."""
+def altered(folder, test=None, **columns):
+    """Tables of ten rows, with these columns changed, those of `test` in the test table alone."""
     rows = {"colour": ["red", "blue"] * 5, "amount": [1.0] * 10, "label": [0, 1] * 5} | columns
-    for name in ("train", "test"):
-        generated.write(folder, name, rows)
+    generated.write(folder, "train", rows)
+    generated.write(folder, "test", rows | (test or {}))
     return str(folder)
 
 
@@ -162,3 +162,42 @@ def test_categories_as_pandas_writes_them_and_numbers_beyond_double_precision(tm
     assert len(set(batch["categories"][:, 0].tolist())) == 2
     assert batch["numbers"].isfinite().all()
     assert batch["label"].tolist() == [1, 0] * 5
+
+
+ACCOUNTS = [20_000_000_000, 10_000_000_001] * 5
+
+
+@pytest.mark.parametrize(
+    ("column", "train", "test", "message"),
+    [
+        (
+            "code",
+            ACCOUNTS,
+            [*map(float, ACCOUNTS[1:]), None],
+            "code holds double .*test but int64 in .*train; write it as int64",
+        ),
+        ("code", pa.array([0, 1] * 5, pa.int8()), [False, True] * 5, "code holds bool .* but int8"),
+        ("code", ACCOUNTS, [*map(str, ACCOUNTS)], "code holds string .* but int64"),
+        ("code", pa.array([0.1, 0.2] * 5, pa.float32()), [0.1, 0.2] * 5, "code holds double .* but float"),
+        ("colour", ["1", "2"] * 5, [1, 2] * 5, "colour holds int64 .* but string"),
+        ("amount", [1.0] * 10, ["1.0"] * 10, "amount holds string .* but double"),
+    ],
+)
+def test_a_column_that_would_read_otherwise_in_the_test_table_is_refused(tmp_path, column, train, test, message):
+    folder = altered(tmp_path, {column: test}, **{"code": [1] * 10, column: train})
+    with pytest.raises(ConfigError, match=message):
+        ClickThrough(folder, codes=["code"])
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        (ACCOUNTS, pa.array(ACCOUNTS, pa.uint64())),
+        (ACCOUNTS, pa.array(ACCOUNTS).dictionary_encode()),
+        (["a", "b"] * 5, pa.array(["a", "b"] * 5, pa.large_string()).dictionary_encode()),
+    ],
+)
+def test_types_that_give_the_same_categories_are_read_alike(tmp_path, train, test):
+    pipeline = ClickThrough(altered(tmp_path, {"code": test, "amount": [1] * 10}, code=train), codes=["code"])
+    rows = pipeline.test_data()[np.arange(10)]["categories"]
+    assert rows[:, pipeline._features.categories.index("code")].tolist() in ([0, 1] * 5, [1, 0] * 5)
