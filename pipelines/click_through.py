@@ -28,6 +28,7 @@ _CENSUS_CODES = ("industry_code", "occupation_code", "own_business", "veterans_b
 _CENSUS_IGNORED = ("instance_weight",)
 _EVALUATED_AT_ONCE = 8192
 _LABELS_LOOKED_AT = 1_000_000
+_ROWS_LOOKED_AT = 100_000
 
 
 class ClickThrough:
@@ -157,10 +158,14 @@ class ClickThrough:
 
     @cached_property
     def _statistics(self) -> tuple[Array, Array]:
-        """Mean and standard deviation of the numbers over up to 100,000 training rows."""
-        rows = self._train_rows[np.arange(min(100_000, len(self._train_rows)))]
+        """Mean and standard deviation of the numbers over up to 100,000 training rows, spread over the table."""
+        size = len(self._train_rows)
+        looked_at = min(_ROWS_LOOKED_AT, size)
+        rows = self._train_rows[np.arange(looked_at) * size // looked_at]  # tables are often sorted, as by time
         numbers = self._arrays["numbers"][rows].astype(np.float64)
-        return numbers.mean(0), numbers.std(0) + 1e-6
+        # What is constant here, but for rounding, need not be elsewhere: a deviation of 0 would blow that up.
+        constant = np.ptp(numbers, 0) <= 1e-6 * np.abs(numbers).max(0)
+        return numbers.mean(0), np.where(constant, 1.0, numbers.std(0))
 
 
 def _check_label(table: ParquetTable) -> None:

@@ -201,3 +201,31 @@ def test_types_that_give_the_same_categories_are_read_alike(tmp_path, train, tes
     pipeline = ClickThrough(altered(tmp_path, {"code": test, "amount": [1] * 10}, code=train), codes=["code"])
     rows = pipeline.test_data()[np.arange(10)]["categories"]
     assert rows[:, pipeline._features.categories.index("code")].tolist() in ([0, 1] * 5, [1, 0] * 5)
+
+
+def standardised(folder, late, **arguments):
+    """The training rows' numbers, of a column that is `late` in the last eighth of the table and 0 before."""
+    size = 400
+    column = np.where(np.arange(size) >= size * 7 // 8, late, 0.0)
+    rows = {"colour": ["red", "blue"] * (size // 2), "amount": column, "label": [0, 1] * (size // 2)}
+    for name in ("train", "test"):
+        generated.write(folder, name, rows)
+    data = ClickThrough(str(folder), **arguments).train_data()
+    return data[np.arange(len(data))]["numbers"][:, 0]
+
+
+def test_the_rows_looked_at_for_the_deviation_are_spread_over_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.click_through._ROWS_LOOKED_AT", 100)
+    numbers = standardised(tmp_path, late=1000.0)
+    assert numbers.abs().max() < 4
+    assert numbers.std().item() == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_number_constant_in_the_rows_looked_at_is_not_blown_up_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.click_through._ROWS_LOOKED_AT", 1)
+    assert standardised(tmp_path, late=1000.0).max().item() == pytest.approx(np.log(1001))
+    assert standardised(tmp_path, late=0.0).abs().max() == 0
+
+
+def test_a_small_quantity_has_deviation_1_too(tmp_path):
+    assert standardised(tmp_path, late=1e-9).std().item() == pytest.approx(1.0, abs=0.01)
