@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import os
 import sys
 import zlib
@@ -95,6 +96,11 @@ class Corpus:
 
         folder = self._table.derived(f"wordpiece 2 {self._vocabulary}", self._train_tokenizer)
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    def digest(self) -> Array:
+        """32 bytes, uint8, that are others for a tokenizer that numbers any token otherwise."""
+        numbered = sorted(self.tokenizer.get_vocab().items())
+        return np.frombuffer(bytearray(hashlib.sha256(repr(numbered).encode()).digest()), np.uint8)
 
     def _train_tokenizer(self, folder: Path) -> None:
         from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers

@@ -35,7 +35,8 @@ class MaskedLanguageModel:
     loss.
 
     The two phases of BERT are two runs, each with a batch size of its own: first length=128, then length=512 with
-    `start` at a checkpoint of the first; positions are learned up to `positions` in both.
+    `start` at a checkpoint of the first; positions are learned up to `positions` in both. The documents are the same in
+    both, or else the tokenizer is another one: the model keeps a digest of it, and a checkpoint of another is refused.
 
     Args:
         data: folder or URI with the table `documents`: `name` and `text`.
@@ -48,7 +49,8 @@ class MaskedLanguageModel:
         subset: training sequences to keep, and at most that many for validation and test each.
 
     Raises:
-        ConfigError: the table, a column or the tokenizers library is missing, or the corpus is too small to be split.
+        ConfigError: the table, a column or the tokenizers library is missing, the corpus is too small to be split, or
+            `start` is of another model or tokenizer.
     """
 
     metric = "perplexity"
@@ -93,14 +95,30 @@ class MaskedLanguageModel:
         layers, width, heads = _SIZES[self._size]
         entries = self._corpus.tokenizer.get_vocab_size()
         model = Encoder(entries, self._positions, layers, width, heads, self._dropout)
+        model.register_buffer("tokenizer", torch.from_numpy(self._corpus.digest()))
         if self._start:
-            model.load_state_dict(self._state())
+            model.load_state_dict(self._state(model.state_dict()))
         return model
 
-    def _state(self) -> dict[str, torch.Tensor]:
+    def _state(self, fresh: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What `start` holds, if it fits a fresh model."""
         with reading(Path(self._start)):
-            state: dict[str, Any] = torch.load(self._start, map_location="cpu", weights_only=True)
-            return dict(state.get("model", state))
+            loaded: dict[str, Any] = torch.load(self._start, map_location="cpu", weights_only=True)
+            state = dict(loaded.get("model", loaded))
+            found, shapes = ({name: f"of shape {[*value.shape]}" for name, value in s.items()} for s in (state, fresh))
+        for name in {**shapes, **found}:
+            there, here = found.get(name, "absent"), shapes.get(name, "absent")
+            need(
+                there == here,
+                f"start = {self._start!r} is of another model: {name} is {there} in it and {here} here; give size, "
+                "positions and vocabulary as in the run that made it.",
+            )
+        need(
+            torch.equal(state["tokenizer"], fresh["tokenizer"]),
+            f"start = {self._start!r} was trained with another tokenizer, in which the same numbers are other tokens; "
+            "give the documents and the vocabulary of the run that made it.",
+        )
+        return state
 
     def train_data(self) -> MaskedSequences:
         """Sequences of nine tenths of the documents, masked anew in every epoch."""
