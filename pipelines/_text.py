@@ -23,6 +23,13 @@ Array: TypeAlias = np.ndarray[Any, Any]
 SOURCES = "The folder holds text files (.txt, .md, .rst), also in folders of it; each is a document."
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 UNKNOWN, CLS, SEP, MASK = range(1, 5)
+# Those of UTF-32 first: the little-endian one begins as that of UTF-16 does.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _SHARES = 20
 _SPLITS = {0: "validation", 1: "test"}
 _WRITTEN_AT_ONCE = 256
@@ -57,13 +64,14 @@ def _name(path: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    """UTF-8, or UTF-16 that says so in its first bytes; what is neither is replaced, which is said."""
+    """UTF-8, or UTF-16 or 32 that says so in its first bytes; what is not is replaced, which is said."""
     content = path.read_bytes()
-    coding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
-    text = content.decode(coding, errors="replace")
-    if "\ufffd" in text:
+    coding = next((coding for mark, coding in _MARKS.items() if content.startswith(mark)), "utf-8")
+    try:
+        return content.decode(coding)
+    except UnicodeDecodeError:
         print(f"{_name(path)} is not all {coding.upper()}; what could not be read is \ufffd.", file=sys.stderr)
-    return text
+        return content.decode(coding, errors="replace")
 
 
 def split_of(name: str) -> str:
