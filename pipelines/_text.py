@@ -102,7 +102,7 @@ class Corpus:
         """A `tokenizers.Tokenizer`, trained once and kept in the cache."""
         from tokenizers import Tokenizer
 
-        folder = self._table.derived(f"wordpiece 2 {self._vocabulary}", self._train_tokenizer)
+        folder = self._table.derived(f"wordpiece 3 {self._vocabulary}", self._train_tokenizer)
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
 
     def digest(self) -> Array:
@@ -142,20 +142,35 @@ class Corpus:
             counts.update(normalizer.normalize_str(text))
         for blank in [letter for letter in counts if letter.isspace()]:
             del counts[blank]
-        return sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:_MOST_LETTERS])
+        return sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[: self._most_letters])
+
+    @property
+    def _most_letters(self) -> int:
+        """Letters that have room, each at the beginning of a word and inside words."""
+        return min(_MOST_LETTERS, (self._vocabulary - len(SPECIALS)) // 2)
 
     def _training_texts(self) -> Iterator[str]:
         for batch in self._table.batches(["name", "text"]):
-            for name, text in zip(*(column.fill_null("").to_pylist() for column in batch), strict=True):
+            for name, text in zip(*self._named(batch), strict=True):
                 if split_of(name) == "train":
                     yield text
 
+    def _named(self, batch: Any) -> list[list[str]]:
+        """Names and texts of some documents; a missing text is empty."""
+        names, texts = (column.fill_null("").to_pylist() for column in batch)
+        need(
+            all(names),
+            f"the table {self._table.location} has documents without a name, and names decide which are for training, "
+            "for validation and for test; give each a name of its own.",
+        )
+        return [names, texts]
+
     def tokens(self) -> MappedArrays:
         """The documents of each split one after the other, each ended by [SEP]; uint32."""
-        return self._table.mapped(["name", "text"], self._encode, f"tokens 2 {self._vocabulary}")
+        return self._table.mapped(["name", "text"], self._encode, f"tokens 3 {self._vocabulary}")
 
     def _encode(self, batch: Any) -> Mapping[str, Array]:
-        names, texts = (column.fill_null("").to_pylist() for column in batch)
+        names, texts = self._named(batch)
         encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         streams: dict[str, list[int]] = {"train": [], "validation": [], "test": []}
         for name, document in zip(names, encoded, strict=True):

@@ -43,7 +43,7 @@ class MaskedLanguageModel:
         size: "mini" (2 layers of width 128, for CPUs), "small" (4 of 512), "base" (12 of 768), "large" (24 of 1024).
         length: tokens of a sequence.
         positions: longest sequence the model could take.
-        vocabulary: most entries of the tokenizer's vocabulary.
+        vocabulary: most entries of the tokenizer's vocabulary; letters that find no room in it are unknown.
         dropout: share of activations dropped in training, 0..1.
         start: a checkpoint, or a file with the model's state, to begin with; "" for a fresh model.
         subset: training sequences to keep, and at most that many for validation and test each.
@@ -76,7 +76,8 @@ class MaskedLanguageModel:
         need(bool(data), f"data = FOLDER is needed, with documents.parquet; {remedy}")
         need(size in _SIZES, f"size = {size!r} must be one of {', '.join(_SIZES)}.")
         need(2 <= length <= positions, f"length = {length} must be at least 2 and at most positions = {positions}.")
-        need(vocabulary > len(SPECIALS), f"vocabulary = {vocabulary} must be above {len(SPECIALS)}.")
+        least = len(SPECIALS) + 2  # one letter, at the beginning of a word and inside
+        need(vocabulary >= least, f"vocabulary = {vocabulary} must be at least {least}.")
         need(0 <= dropout < 1, f"dropout = {dropout} must be at least 0 and below 1.")
         need(subset is None or subset > 0, f"subset = {subset} must be above 0.")
         need(not start or Path(start).is_file(), f"start = {start!r} is no file.")
@@ -160,7 +161,8 @@ class MaskedLanguageModel:
         count = len(stream) // (self._length - 1)
         need(
             count > 0,
-            f"the {split} documents have {len(stream)} tokens, less than length = {self._length}; add documents.",
+            f"the {split} documents have {len(stream)} tokens, less than length = {self._length}; add documents, "
+            "each with a name of its own.",
         )
         numbers = np.arange(count)
         if self._subset is not None and self._subset < count:

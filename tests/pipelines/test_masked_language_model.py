@@ -85,6 +85,24 @@ def test_the_tokenizer_is_the_same_wherever_it_is_trained(folder, tmp_path, monk
     assert made[0] == made[1]
 
 
+@pytest.mark.parametrize("vocabulary", [7, 8, 12, 20, 30])
+def test_a_vocabulary_has_at_most_as_many_entries_as_asked_for(folder, vocabulary):
+    pipeline = MaskedLanguageModel(folder, **SMALL | {"vocabulary": vocabulary})
+    tokenizer = pipeline._corpus.tokenizer
+    assert [tokenizer.id_to_token(number) for number in range(5)] == SPECIALS
+    assert tokenizer.get_vocab_size() in (vocabulary, vocabulary - 1)
+    inputs, _, tokens = pipeline.train_data()[np.arange(20)]
+    assert max(inputs.max(), tokens.max()) < tokenizer.get_vocab_size()
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_documents_without_names_are_refused(folder, tmp_path, missing):
+    documents = parquet.read_table(f"{folder}/documents.parquet").to_pydict()
+    generated.write(tmp_path, "documents", documents | {"name": [*documents["name"][:-1], missing]})
+    with pytest.raises(ConfigError, match=r"documents without a name.*give each a name of its own"):
+        _ = MaskedLanguageModel(str(tmp_path), **SMALL).num_train_samples
+
+
 def test_a_full_disk_is_a_sentence_also_for_the_tokenizer(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("VRGD_CACHE", str(tmp_path / "full"))
     corpus = Corpus(ParquetTable(f"{folder}/documents", remedy=""), 60)
@@ -196,7 +214,7 @@ def test_a_start_that_is_no_checkpoint_is_named(folder, tmp_path):
         ({}, "data = FOLDER is needed.*python -m pipelines.masked_language_model prepare"),
         ({"size": "huge"}, "must be one of mini, small, base, large"),
         ({"length": 600}, "length = 600 must be at least 2 and at most positions = 512"),
-        ({"vocabulary": 3}, "vocabulary = 3"),
+        ({"vocabulary": 6}, "vocabulary = 6 must be at least 7"),
         ({"dropout": 1}, "dropout = 1"),
         ({"start": "gone.pt"}, "start = 'gone.pt' is no file"),
     ],
