@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from pipelines._features import Features
 from pipelines._prepare import command, main, need
 from pipelines._rows import AnyRows, Rows, some, train_and_validation
-from pipelines._tabular_sources import SOURCES, convert_tables
+from pipelines._tabular_sources import CENSUS_COLUMNS, SOURCES, convert_tables
 from vrgd_ray import MappedArrays, ParquetTable, Recipe
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -34,10 +34,10 @@ _ROWS_LOOKED_AT = 100_000
 class ClickThrough:
     """One epoch over a table of yes and no, judged by the area under the ROC curve (arXiv 2309.13681, section 6).
 
-    Text is categories, numbers are quantities; of Census-Income's whole numbers, those that are codes count as
-    categories, and its survey weight is left out. Each category is a row of its column's embedding table. The gradient
-    of a table is dense, since the variance over groups is needed of every row. The margin is 0.002, as much as the
-    optimizers compared in the paper differ by at small batches.
+    Text is categories, numbers are quantities; where a table has all columns of Census-Income, those of its whole
+    numbers that are codes count as categories, and its survey weight is left out. Each category is a row of its
+    column's embedding table. The gradient of a table is dense, since the variance over groups is needed of every row.
+    The margin is 0.002, as much as the optimizers compared in the paper differ by at small batches.
 
     Args:
         data: folder or URI with the tables `train` and `test`: `label`, 0 or 1, and any columns of text and numbers.
@@ -94,9 +94,9 @@ class ClickThrough:
         self._train.check_columns(["label", *codes, *ignored])
         for table in (self._train, self._test):
             _check_label(table)
-        self._features = Features(
-            self._train, [*_CENSUS_CODES, *codes], [*_CENSUS_IGNORED, *ignored], table_size, hashed
-        )
+        if set(CENSUS_COLUMNS) <= set(self._train.schema.names):
+            codes, ignored = [*_CENSUS_CODES, *codes], [*_CENSUS_IGNORED, *ignored]
+        self._features = Features(self._train, codes, ignored, table_size, hashed)
         self._features.check(self._test)
         self._embedding, self._bottom, self._top, self._subset = embedding, bottom, top, subset
         self._train_rows, self._validation_rows = train_and_validation(self._train.num_rows, subset)

@@ -51,8 +51,14 @@ def test_numbers_are_logarithms_and_empty_fields_zero(tmp_path):
     np.testing.assert_allclose(found, [0, np.log(100), -np.log(100), 0, 0], rtol=1e-6)
 
 
-def test_the_survey_weight_is_no_feature_and_codes_are_categories(folder):
-    pipeline = ClickThrough(folder)
+def test_columns_called_as_those_of_census_income_are_as_any_other_in_another_table(folder):
+    batch = ClickThrough(folder).train_data()[np.arange(5)]
+    assert batch["numbers"].shape == (5, 3)
+    assert batch["categories"].shape == (5, 1)
+
+
+def test_ignored_columns_are_no_features_and_codes_are_categories(folder):
+    pipeline = ClickThrough(folder, codes=["industry_code"], ignored=["instance_weight"])
     batch = pipeline.train_data()[np.arange(5)]
     assert batch["numbers"].shape == (5, 1)
     assert batch["categories"].shape == (5, 2)
