@@ -52,6 +52,22 @@ class Features:
         """All that the numbers depend on besides the table they are of."""
         return f"features 1 {self._table.fingerprint} {self.categories} {self.numbers} {self.table_size} {self.hashed}"
 
+    def check(self, other: ParquetTable) -> None:
+        """Refuse another table whose columns would not be read alike.
+
+        Raises:
+            ConfigError: a column is missing, or holds another type, in which the same category has another text.
+        """
+        other.check_columns(self.columns)
+        for name in [*self.categories, *self.numbers]:
+            kind, own = _type(other, name), _type(self._table, name)
+            alike = _is_number(kind) if name in self.numbers else _same_text(kind, own)
+            need(
+                alike,
+                f"{name} holds {kind} in the table {other.location} but {own} in {self._table.location}; write it as "
+                f"{own} in both.",
+            )
+
     @cached_property
     def vocabularies(self) -> list[dict[str, int]]:
         """Category to row, for each categorical column."""
@@ -102,14 +118,35 @@ class Features:
 def _kind(table: ParquetTable, name: str, codes: Sequence[str]) -> str:
     from pyarrow import types
 
-    kind = table.schema.field(name).type
-    if types.is_dictionary(kind):
-        kind = kind.value_type  # as pandas writes its categoricals
+    kind = _type(table, name)
     if types.is_string(kind) or types.is_large_string(kind) or name in codes:
         return "category"
-    plain = types.is_integer(kind) or types.is_floating(kind)
-    need(plain, f"{name} in the table {table.location} holds {kind}, neither numbers nor text; list it in ignored.")
+    need(
+        _is_number(kind),
+        f"{name} in the table {table.location} holds {kind}, neither numbers nor text; list it in ignored.",
+    )
     return "number"
+
+
+def _type(table: ParquetTable, name: str) -> Any:
+    from pyarrow import types
+
+    kind = table.schema.field(name).type
+    return kind.value_type if types.is_dictionary(kind) else kind  # as pandas writes its categoricals
+
+
+def _is_number(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind))
+
+
+def _same_text(first: Any, second: Any) -> bool:
+    """Whether a category is the same text in both types; 20000000000, kept with a decimal point, is 2e+10."""
+    from pyarrow import types
+
+    alike = (types.is_integer, lambda kind: types.is_string(kind) or types.is_large_string(kind))
+    return first == second or any(test(first) and test(second) for test in alike)
 
 
 def _texts(column: Any) -> Any:

@@ -22,7 +22,7 @@ SOURCES = (
 
 def convert_images(source: Path, output: Path) -> Mapping[str, int]:
     """train.parquet and test.parquet from whichever files the folder holds."""
-    found = list(source.rglob("data_batch_1"))
+    found = _files(source, "data_batch_1")
     splits = _cifar(found[0].parent) if found else _idx(source)
     return {f"{name}.parquet": write_parquet(output / f"{name}.parquet", pieces) for name, pieces in splits.items()}
 
@@ -54,8 +54,13 @@ def _idx_split(source: Path, prefix: str) -> Iterator[Any]:
     yield image_table(source / f"{prefix}-*", images.reshape(len(images), images[0].size if len(images) else 0), labels)
 
 
+def _files(source: Path, name: str) -> list[Path]:
+    """Files of this name; some archives put each into a folder that is called like it."""
+    return [path for path in source.rglob(name) if path.is_file()]
+
+
 def _read_idx(source: Path, name: str, axes: int) -> np.ndarray[Any, Any]:
-    found = [*source.rglob(name), *source.rglob(f"{name}.gz")]
+    found = [*_files(source, name), *_files(source, f"{name}.gz")]
     need(bool(found), f"{source} holds neither {name} nor {name}.gz. {SOURCES}")
     with reading(found[0]):
         data = gzip.decompress(found[0].read_bytes()) if found[0].suffix == ".gz" else found[0].read_bytes()

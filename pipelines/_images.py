@@ -14,6 +14,7 @@ from pipelines._rows import AnyRows, Rows, some, train_and_validation
 from vrgd_ray import ConfigError, MappedArrays, ParquetTable, keyed_uniform
 
 Array: TypeAlias = np.ndarray[Any, Any]
+_COUNTED_AT_ONCE = 64
 
 
 class ImageFolder:
@@ -83,8 +84,19 @@ class ImageFolder:
     def _statistics(self) -> tuple[Array, Array]:
         """Mean and standard deviation of each channel over up to 10,000 training images, in 0..1."""
         rows = self.train_rows[np.arange(min(10_000, len(self.train_rows)))]
+        counts = np.zeros((self.shape[0], 256), np.int64)
+        for first in range(0, len(rows), _COUNTED_AT_ONCE):
+            counts += self._counted(rows[first : first + _COUNTED_AT_ONCE])
+        values, pixels = np.arange(256), counts.sum(1)
+        means = counts @ values / pixels
+        deviations = np.sqrt((counts * (values - means[:, None]) ** 2).sum(1) / pixels)
+        scale = np.where(deviations > 0, deviations / 255 + 1e-6, 1.0)  # what is constant here may vary elsewhere
+        return means[:, None, None] / 255, scale[:, None, None]
+
+    def _counted(self, rows: Array) -> Array:
+        """How often each byte occurs in each channel of these images, [channels, 256]."""
         pixels = self._arrays["image"][rows].reshape(len(rows), self.shape[0], -1)
-        return pixels.mean((0, 2))[:, None, None] / 255, pixels.std((0, 2))[:, None, None] / 255 + 1e-6
+        return np.stack([np.bincount(channel.reshape(-1), minlength=256) for channel in pixels.swapaxes(0, 1)])
 
 
 class Images:

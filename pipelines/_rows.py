@@ -6,6 +6,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from pipelines._prepare import need
+
 Array: TypeAlias = np.ndarray[Any, Any]
 _SPLIT_SEED, _SUBSET_SEED = 2309, 13681
 _MOST_HELD_OUT = 50_000
@@ -52,7 +54,11 @@ def train_and_validation(size: int, subset: int | None) -> tuple[AnyRows, AnyRow
     """A tenth of the rows, at most 50,000, for validation, the others for training; the same split for everyone.
 
     `subset` keeps that many rows of each, if there are more.
+
+    Raises:
+        ConfigError: there is but one row.
     """
+    need(size > 1, "the training table has one row, which would be held out for validation; it needs at least two.")
     held_out = min(_MOST_HELD_OUT, max(1, size // 10))
     validation = np.sort(np.random.default_rng(_SPLIT_SEED).choice(size, held_out, replace=False))
     return some(Rows(size, validation), subset), _validation(validation, subset)

@@ -78,10 +78,10 @@ CRITEO_COLUMNS = ["label", *(f"I{i}" for i in range(1, 14)), *(f"C{i}" for i in 
 
 def convert_tables(source: Path, output: Path) -> Mapping[str, int]:
     """Tables `train` and `test` from whichever files the folder holds."""
-    days = sorted(source.glob("day_*"), key=lambda day: int(re.sub(r"\D", "", day.name) or 0))
-    if (source / "census-income.data").exists():
+    days = sorted(filter(Path.is_file, source.glob("day_*")), key=lambda day: int(re.sub(r"\D", "", day.name) or 0))
+    if (source / "census-income.data").is_file():
         return _census(source, output)
-    if (source / "train.txt").exists():
+    if (source / "train.txt").is_file():
         return _criteo_file(source / "train.txt", output)
     need(bool(days), f"{source} holds none of these. {SOURCES}")
     twice = len({re.sub(r"\D", "", day.name) for day in days}) < len(days)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import hashlib
 import os
 import sys
 import zlib
@@ -22,6 +23,13 @@ Array: TypeAlias = np.ndarray[Any, Any]
 SOURCES = "The folder holds text files (.txt, .md, .rst), also in folders of it; each is a document."
 SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 UNKNOWN, CLS, SEP, MASK = range(1, 5)
+# Those of UTF-32 first: the little-endian one begins as that of UTF-16 does.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 _SHARES = 20
 _SPLITS = {0: "validation", 1: "test"}
 _WRITTEN_AT_ONCE = 256
@@ -56,13 +64,14 @@ def _name(path: Path) -> str:
 
 
 def _text(path: Path) -> str:
-    """UTF-8, or UTF-16 that says so in its first bytes; what is neither is replaced, which is said."""
+    """UTF-8, or UTF-16 or 32 that says so in its first bytes; what is not is replaced, which is said."""
     content = path.read_bytes()
-    coding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
-    text = content.decode(coding, errors="replace")
-    if "\ufffd" in text:
+    coding = next((coding for mark, coding in _MARKS.items() if content.startswith(mark)), "utf-8")
+    try:
+        return content.decode(coding)
+    except UnicodeDecodeError:
         print(f"{_name(path)} is not all {coding.upper()}; what could not be read is \ufffd.", file=sys.stderr)
-    return text
+        return content.decode(coding, errors="replace")
 
 
 def split_of(name: str) -> str:
@@ -93,8 +102,13 @@ class Corpus:
         """A `tokenizers.Tokenizer`, trained once and kept in the cache."""
         from tokenizers import Tokenizer
 
-        folder = self._table.derived(f"wordpiece 2 {self._vocabulary}", self._train_tokenizer)
+        folder = self._table.derived(f"wordpiece 3 {self._vocabulary}", self._train_tokenizer)
         return Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    def digest(self) -> Array:
+        """32 bytes, uint8, that are others for a tokenizer that numbers any token otherwise."""
+        numbered = sorted(self.tokenizer.get_vocab().items())
+        return np.frombuffer(bytearray(hashlib.sha256(repr(numbered).encode()).digest()), np.uint8)
 
     def _train_tokenizer(self, folder: Path) -> None:
         from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -128,20 +142,35 @@ class Corpus:
             counts.update(normalizer.normalize_str(text))
         for blank in [letter for letter in counts if letter.isspace()]:
             del counts[blank]
-        return sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[:_MOST_LETTERS])
+        return sorted(sorted(counts, key=lambda letter: (-counts[letter], letter))[: self._most_letters])
+
+    @property
+    def _most_letters(self) -> int:
+        """Letters that have room, each at the beginning of a word and inside words."""
+        return min(_MOST_LETTERS, (self._vocabulary - len(SPECIALS)) // 2)
 
     def _training_texts(self) -> Iterator[str]:
         for batch in self._table.batches(["name", "text"]):
-            for name, text in zip(*(column.fill_null("").to_pylist() for column in batch), strict=True):
+            for name, text in zip(*self._named(batch), strict=True):
                 if split_of(name) == "train":
                     yield text
 
+    def _named(self, batch: Any) -> list[list[str]]:
+        """Names and texts of some documents; a missing text is empty."""
+        names, texts = (column.fill_null("").to_pylist() for column in batch)
+        need(
+            all(names),
+            f"the table {self._table.location} has documents without a name, and names decide which are for training, "
+            "for validation and for test; give each a name of its own.",
+        )
+        return [names, texts]
+
     def tokens(self) -> MappedArrays:
         """The documents of each split one after the other, each ended by [SEP]; uint32."""
-        return self._table.mapped(["name", "text"], self._encode, f"tokens 2 {self._vocabulary}")
+        return self._table.mapped(["name", "text"], self._encode, f"tokens 3 {self._vocabulary}")
 
     def _encode(self, batch: Any) -> Mapping[str, Array]:
-        names, texts = (column.fill_null("").to_pylist() for column in batch)
+        names, texts = self._named(batch)
         encoded = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
         streams: dict[str, list[int]] = {"train": [], "validation": [], "test": []}
         for name, document in zip(names, encoded, strict=True):

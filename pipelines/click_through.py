@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from pipelines._features import Features
 from pipelines._prepare import command, main, need
 from pipelines._rows import AnyRows, Rows, some, train_and_validation
-from pipelines._tabular_sources import SOURCES, convert_tables
+from pipelines._tabular_sources import CENSUS_COLUMNS, SOURCES, convert_tables
 from vrgd_ray import MappedArrays, ParquetTable, Recipe
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -28,15 +28,16 @@ _CENSUS_CODES = ("industry_code", "occupation_code", "own_business", "veterans_b
 _CENSUS_IGNORED = ("instance_weight",)
 _EVALUATED_AT_ONCE = 8192
 _LABELS_LOOKED_AT = 1_000_000
+_ROWS_LOOKED_AT = 100_000
 
 
 class ClickThrough:
     """One epoch over a table of yes and no, judged by the area under the ROC curve (arXiv 2309.13681, section 6).
 
-    Text is categories, numbers are quantities; of Census-Income's whole numbers, those that are codes count as
-    categories, and its survey weight is left out. Each category is a row of its column's embedding table. The gradient
-    of a table is dense, since the variance over groups is needed of every row. The margin is 0.002, as much as the
-    optimizers compared in the paper differ by at small batches.
+    Text is categories, numbers are quantities; where a table has all columns of Census-Income, those of its whole
+    numbers that are codes count as categories, and its survey weight is left out. Each category is a row of its
+    column's embedding table. The gradient of a table is dense, since the variance over groups is needed of every row.
+    The margin is 0.002, as much as the optimizers compared in the paper differ by at small batches.
 
     Args:
         data: folder or URI with the tables `train` and `test`: `label`, 0 or 1, and any columns of text and numbers.
@@ -50,7 +51,8 @@ class ClickThrough:
         subset: training rows to keep, and at most that many for validation and test each.
 
     Raises:
-        ConfigError: a table or a column is missing; the message has the command that makes the tables.
+        ConfigError: a table or a column is missing, and the message has the command that makes the tables; or a column
+            has other types in the two.
     """
 
     metric = "auc"
@@ -92,10 +94,10 @@ class ClickThrough:
         self._train.check_columns(["label", *codes, *ignored])
         for table in (self._train, self._test):
             _check_label(table)
-        self._features = Features(
-            self._train, [*_CENSUS_CODES, *codes], [*_CENSUS_IGNORED, *ignored], table_size, hashed
-        )
-        self._test.check_columns(self._features.columns)
+        if set(CENSUS_COLUMNS) <= set(self._train.schema.names):
+            codes, ignored = [*_CENSUS_CODES, *codes], [*_CENSUS_IGNORED, *ignored]
+        self._features = Features(self._train, codes, ignored, table_size, hashed)
+        self._features.check(self._test)
         self._embedding, self._bottom, self._top, self._subset = embedding, bottom, top, subset
         self._train_rows, self._validation_rows = train_and_validation(self._train.num_rows, subset)
         self.num_train_samples = len(self._train_rows)
@@ -156,10 +158,14 @@ class ClickThrough:
 
     @cached_property
     def _statistics(self) -> tuple[Array, Array]:
-        """Mean and standard deviation of the numbers over up to 100,000 training rows."""
-        rows = self._train_rows[np.arange(min(100_000, len(self._train_rows)))]
+        """Mean and standard deviation of the numbers over up to 100,000 training rows, spread over the table."""
+        size = len(self._train_rows)
+        looked_at = min(_ROWS_LOOKED_AT, size)
+        rows = self._train_rows[np.arange(looked_at) * size // looked_at]  # tables are often sorted, as by time
         numbers = self._arrays["numbers"][rows].astype(np.float64)
-        return numbers.mean(0), numbers.std(0) + 1e-6
+        # What is constant here, but for rounding, need not be elsewhere: a deviation of 0 would blow that up.
+        constant = np.ptp(numbers, 0) <= 1e-6 * np.abs(numbers).max(0)
+        return numbers.mean(0), np.where(constant, 1.0, numbers.std(0))
 
 
 def _check_label(table: ParquetTable) -> None:

@@ -35,20 +35,22 @@ class MaskedLanguageModel:
     loss.
 
     The two phases of BERT are two runs, each with a batch size of its own: first length=128, then length=512 with
-    `start` at a checkpoint of the first; positions are learned up to `positions` in both.
+    `start` at a checkpoint of the first; positions are learned up to `positions` in both. The documents are the same in
+    both, or else the tokenizer is another one: the model keeps a digest of it, and a checkpoint of another is refused.
 
     Args:
         data: folder or URI with the table `documents`: `name` and `text`.
         size: "mini" (2 layers of width 128, for CPUs), "small" (4 of 512), "base" (12 of 768), "large" (24 of 1024).
         length: tokens of a sequence.
         positions: longest sequence the model could take.
-        vocabulary: most entries of the tokenizer's vocabulary.
+        vocabulary: most entries of the tokenizer's vocabulary; letters that find no room in it are unknown.
         dropout: share of activations dropped in training, 0..1.
         start: a checkpoint, or a file with the model's state, to begin with; "" for a fresh model.
         subset: training sequences to keep, and at most that many for validation and test each.
 
     Raises:
-        ConfigError: the table, a column or the tokenizers library is missing, or the corpus is too small to be split.
+        ConfigError: the table, a column or the tokenizers library is missing, the corpus is too small to be split, or
+            `start` is of another model or tokenizer.
     """
 
     metric = "perplexity"
@@ -74,7 +76,8 @@ class MaskedLanguageModel:
         need(bool(data), f"data = FOLDER is needed, with documents.parquet; {remedy}")
         need(size in _SIZES, f"size = {size!r} must be one of {', '.join(_SIZES)}.")
         need(2 <= length <= positions, f"length = {length} must be at least 2 and at most positions = {positions}.")
-        need(vocabulary > len(SPECIALS), f"vocabulary = {vocabulary} must be above {len(SPECIALS)}.")
+        least = len(SPECIALS) + 2  # one letter, at the beginning of a word and inside
+        need(vocabulary >= least, f"vocabulary = {vocabulary} must be at least {least}.")
         need(0 <= dropout < 1, f"dropout = {dropout} must be at least 0 and below 1.")
         need(subset is None or subset > 0, f"subset = {subset} must be above 0.")
         need(not start or Path(start).is_file(), f"start = {start!r} is no file.")
@@ -93,14 +96,30 @@ class MaskedLanguageModel:
         layers, width, heads = _SIZES[self._size]
         entries = self._corpus.tokenizer.get_vocab_size()
         model = Encoder(entries, self._positions, layers, width, heads, self._dropout)
+        model.register_buffer("tokenizer", torch.from_numpy(self._corpus.digest()))
         if self._start:
-            model.load_state_dict(self._state())
+            model.load_state_dict(self._state(model.state_dict()))
         return model
 
-    def _state(self) -> dict[str, torch.Tensor]:
+    def _state(self, fresh: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """What `start` holds, if it fits a fresh model."""
         with reading(Path(self._start)):
-            state: dict[str, Any] = torch.load(self._start, map_location="cpu", weights_only=True)
-            return dict(state.get("model", state))
+            loaded: dict[str, Any] = torch.load(self._start, map_location="cpu", weights_only=True)
+            state = dict(loaded.get("model", loaded))
+            found, shapes = ({name: f"of shape {[*value.shape]}" for name, value in s.items()} for s in (state, fresh))
+        for name in {**shapes, **found}:
+            there, here = found.get(name, "absent"), shapes.get(name, "absent")
+            need(
+                there == here,
+                f"start = {self._start!r} is of another model: {name} is {there} in it and {here} here; give size, "
+                "positions and vocabulary as in the run that made it.",
+            )
+        need(
+            torch.equal(state["tokenizer"], fresh["tokenizer"]),
+            f"start = {self._start!r} was trained with another tokenizer, in which the same numbers are other tokens; "
+            "give the documents and the vocabulary of the run that made it.",
+        )
+        return state
 
     def train_data(self) -> MaskedSequences:
         """Sequences of nine tenths of the documents, masked anew in every epoch."""
@@ -142,7 +161,8 @@ class MaskedLanguageModel:
         count = len(stream) // (self._length - 1)
         need(
             count > 0,
-            f"the {split} documents have {len(stream)} tokens, less than length = {self._length}; add documents.",
+            f"the {split} documents have {len(stream)} tokens, less than length = {self._length}; add documents, "
+            "each with a name of its own.",
         )
         numbers = np.arange(count)
         if self._subset is not None and self._subset < count:

@@ -58,7 +58,10 @@ def documents(folder, count=80, words=125, seed=0):
 
 MAKERS = {
     "pipelines.autoencoder": (images, {"latent": 4, "width": 8}),
-    "pipelines.click_through": (table, {"embedding": 4}),
+    "pipelines.click_through": (
+        table,
+        {"embedding": 4, "codes": ["industry_code"], "ignored": ["instance_weight"]},
+    ),
     "pipelines.image_classification": (images, {}),
     "pipelines.masked_language_model": (documents, {"length": 16, "positions": 16, "vocabulary": 60, "dropout": 0.0}),
 }

@@ -51,8 +51,14 @@ def test_numbers_are_logarithms_and_empty_fields_zero(tmp_path):
     np.testing.assert_allclose(found, [0, np.log(100), -np.log(100), 0, 0], rtol=1e-6)
 
 
-def test_the_survey_weight_is_no_feature_and_codes_are_categories(folder):
-    pipeline = ClickThrough(folder)
+def test_columns_called_as_those_of_census_income_are_as_any_other_in_another_table(folder):
+    batch = ClickThrough(folder).train_data()[np.arange(5)]
+    assert batch["numbers"].shape == (5, 3)
+    assert batch["categories"].shape == (5, 1)
+
+
+def test_ignored_columns_are_no_features_and_codes_are_categories(folder):
+    pipeline = ClickThrough(folder, codes=["industry_code"], ignored=["instance_weight"])
     batch = pipeline.train_data()[np.arange(5)]
     assert batch["numbers"].shape == (5, 1)
     assert batch["categories"].shape == (5, 2)
@@ -132,11 +138,11 @@ def test_bad_tables_are_refused(tmp_path):
         ClickThrough(str(tmp_path))
 
 
-def altered(folder, **columns):
-    """A table of ten rows, with these columns changed."""
+def altered(folder, test=None, **columns):
+    """Tables of ten rows, with these columns changed, those of `test` in the test table alone."""
     rows = {"colour": ["red", "blue"] * 5, "amount": [1.0] * 10, "label": [0, 1] * 5} | columns
-    for name in ("train", "test"):
-        generated.write(folder, name, rows)
+    generated.write(folder, "train", rows)
+    generated.write(folder, "test", rows | (test or {}))
     return str(folder)
 
 
@@ -162,3 +168,70 @@ def test_categories_as_pandas_writes_them_and_numbers_beyond_double_precision(tm
     assert len(set(batch["categories"][:, 0].tolist())) == 2
     assert batch["numbers"].isfinite().all()
     assert batch["label"].tolist() == [1, 0] * 5
+
+
+ACCOUNTS = [20_000_000_000, 10_000_000_001] * 5
+
+
+@pytest.mark.parametrize(
+    ("column", "train", "test", "message"),
+    [
+        (
+            "code",
+            ACCOUNTS,
+            [*map(float, ACCOUNTS[1:]), None],
+            "code holds double .*test but int64 in .*train; write it as int64",
+        ),
+        ("code", pa.array([0, 1] * 5, pa.int8()), [False, True] * 5, "code holds bool .* but int8"),
+        ("code", ACCOUNTS, [*map(str, ACCOUNTS)], "code holds string .* but int64"),
+        ("code", pa.array([0.1, 0.2] * 5, pa.float32()), [0.1, 0.2] * 5, "code holds double .* but float"),
+        ("colour", ["1", "2"] * 5, [1, 2] * 5, "colour holds int64 .* but string"),
+        ("amount", [1.0] * 10, ["1.0"] * 10, "amount holds string .* but double"),
+    ],
+)
+def test_a_column_that_would_read_otherwise_in_the_test_table_is_refused(tmp_path, column, train, test, message):
+    folder = altered(tmp_path, {column: test}, **{"code": [1] * 10, column: train})
+    with pytest.raises(ConfigError, match=message):
+        ClickThrough(folder, codes=["code"])
+
+
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [
+        (ACCOUNTS, pa.array(ACCOUNTS, pa.uint64())),
+        (ACCOUNTS, pa.array(ACCOUNTS).dictionary_encode()),
+        (["a", "b"] * 5, pa.array(["a", "b"] * 5, pa.large_string()).dictionary_encode()),
+    ],
+)
+def test_types_that_give_the_same_categories_are_read_alike(tmp_path, train, test):
+    pipeline = ClickThrough(altered(tmp_path, {"code": test, "amount": [1] * 10}, code=train), codes=["code"])
+    rows = pipeline.test_data()[np.arange(10)]["categories"]
+    assert rows[:, pipeline._features.categories.index("code")].tolist() in ([0, 1] * 5, [1, 0] * 5)
+
+
+def standardised(folder, late, **arguments):
+    """The training rows' numbers, of a column that is `late` in the last eighth of the table and 0 before."""
+    size = 400
+    column = np.where(np.arange(size) >= size * 7 // 8, late, 0.0)
+    rows = {"colour": ["red", "blue"] * (size // 2), "amount": column, "label": [0, 1] * (size // 2)}
+    for name in ("train", "test"):
+        generated.write(folder, name, rows)
+    data = ClickThrough(str(folder), **arguments).train_data()
+    return data[np.arange(len(data))]["numbers"][:, 0]
+
+
+def test_the_rows_looked_at_for_the_deviation_are_spread_over_the_table(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.click_through._ROWS_LOOKED_AT", 100)
+    numbers = standardised(tmp_path, late=1000.0)
+    assert numbers.abs().max() < 4
+    assert numbers.std().item() == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_number_constant_in_the_rows_looked_at_is_not_blown_up_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr("pipelines.click_through._ROWS_LOOKED_AT", 1)
+    assert standardised(tmp_path, late=1000.0).max().item() == pytest.approx(np.log(1001))
+    assert standardised(tmp_path, late=0.0).abs().max() == 0
+
+
+def test_a_small_quantity_has_deviation_1_too(tmp_path):
+    assert standardised(tmp_path, late=1e-9).std().item() == pytest.approx(1.0, abs=0.01)

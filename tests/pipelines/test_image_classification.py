@@ -1,5 +1,7 @@
 """Images: what crop and flip do, which networks there are, what is refused."""
 
+import tracemalloc
+
 import generated
 import numpy as np
 import pytest
@@ -47,6 +49,27 @@ def test_channels_are_normalised_over_the_training_images(folder):
     torch.testing.assert_close(images.std((0, 2, 3)), torch.ones(3), rtol=0, atol=1e-3)
     assert images.dtype == torch.float32
     assert labels.dtype == torch.int64
+
+
+def test_the_statistics_are_exact_and_need_the_memory_of_a_few_images(tmp_path):
+    generated.images(tmp_path, sizes=(1500, 20), side=32, channels=3)
+    folder = ImageClassification(str(tmp_path))._images
+    pixels = folder._arrays["image"][folder.train_rows[np.arange(1350)]].reshape(1350, 3, -1)
+    tracemalloc.start()
+    mean, deviation = folder._statistics
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose(mean.ravel(), pixels.mean((0, 2)) / 255, rtol=1e-12)
+    np.testing.assert_allclose(deviation.ravel(), pixels.std((0, 2)) / 255 + 1e-6, rtol=1e-12)
+    assert peak < pixels.nbytes / 2
+
+
+def test_a_channel_that_is_constant_in_training_is_not_blown_up_elsewhere(tmp_path):
+    for name, level in (("train", 7), ("test", 200)):
+        pixels = generated.image_column(np.full((20, 64), level))
+        generated.write(tmp_path, name, {"image": pixels, "label": np.arange(20) % 2})
+    images, _ = ImageClassification(str(tmp_path)).test_data()[np.arange(20)]
+    torch.testing.assert_close(images, torch.full_like(images, 193 / 255))
 
 
 def test_the_loss_smooths_labels_and_the_metric_does_not(folder):

@@ -1,11 +1,13 @@
 """Masks, splits by document, the two phases."""
 
 import resource
+import shutil
 
 import generated
 import numpy as np
 import pytest
 import torch
+from pyarrow import parquet
 
 from pipelines._text import CLS, MASK, SEP, SPECIALS, Corpus, MaskedSequences, split_of
 from pipelines.masked_language_model import MaskedLanguageModel
@@ -83,6 +85,24 @@ def test_the_tokenizer_is_the_same_wherever_it_is_trained(folder, tmp_path, monk
     assert made[0] == made[1]
 
 
+@pytest.mark.parametrize("vocabulary", [7, 8, 12, 20, 30])
+def test_a_vocabulary_has_at_most_as_many_entries_as_asked_for(folder, vocabulary):
+    pipeline = MaskedLanguageModel(folder, **SMALL | {"vocabulary": vocabulary})
+    tokenizer = pipeline._corpus.tokenizer
+    assert [tokenizer.id_to_token(number) for number in range(5)] == SPECIALS
+    assert tokenizer.get_vocab_size() in (vocabulary, vocabulary - 1)
+    inputs, _, tokens = pipeline.train_data()[np.arange(20)]
+    assert max(inputs.max(), tokens.max()) < tokenizer.get_vocab_size()
+
+
+@pytest.mark.parametrize("missing", [None, ""])
+def test_documents_without_names_are_refused(folder, tmp_path, missing):
+    documents = parquet.read_table(f"{folder}/documents.parquet").to_pydict()
+    generated.write(tmp_path, "documents", documents | {"name": [*documents["name"][:-1], missing]})
+    with pytest.raises(ConfigError, match=r"documents without a name.*give each a name of its own"):
+        _ = MaskedLanguageModel(str(tmp_path), **SMALL).num_train_samples
+
+
 def test_a_full_disk_is_a_sentence_also_for_the_tokenizer(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("VRGD_CACHE", str(tmp_path / "full"))
     corpus = Corpus(ParquetTable(f"{folder}/documents", remedy=""), 60)
@@ -103,6 +123,57 @@ def test_the_second_phase_goes_on_from_the_first_with_longer_sequences(folder, t
     state = second.build_model().state_dict()
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
     assert second.train_data()[np.arange(3)][0].shape == (3, 32)
+
+
+@pytest.fixture(scope="module")
+def first_phase(folder, tmp_path_factory):
+    """The state of a model of the first phase, in a file."""
+    path = tmp_path_factory.mktemp("first") / "step.pt"
+    torch.save({"model": MaskedLanguageModel(folder, **SMALL).build_model().state_dict()}, path)
+    return str(path)
+
+
+def test_a_start_whose_tokens_have_other_numbers_is_refused(folder, first_phase, tmp_path):
+    documents = parquet.read_table(f"{folder}/documents.parquet").to_pydict()
+    other = [text.replace("g", "h") for text in documents["text"]]  # as many entries of the vocabulary, but others
+    generated.write(tmp_path, "documents", documents | {"text": other})
+    pipeline = MaskedLanguageModel(str(tmp_path), **SMALL, start=first_phase)
+    with pytest.raises(ConfigError, match=r"step\.pt' was trained with another tokenizer.*give the documents"):
+        pipeline.build_model()
+
+
+def test_a_start_of_the_same_documents_elsewhere_is_taken(folder, first_phase, tmp_path, monkeypatch):
+    monkeypatch.setenv("VRGD_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(folder, tmp_path / "copy")
+    MaskedLanguageModel(str(tmp_path / "copy"), **SMALL, start=first_phase).build_model()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"positions": 64}, r"positions\.weight is of shape \[32, 128\] in it and of shape \[64, 128\] here"),
+        ({"vocabulary": 30}, r"bias is of shape \[\d+\] in it and of shape \[30\] here"),
+        ({"size": "small"}, r"step\.pt' is of another model: .*; give size, positions and vocabulary"),
+    ],
+)
+def test_a_start_of_another_model_is_one_sentence(folder, first_phase, changes, message):
+    with pytest.raises(ConfigError, match=message) as raised:
+        MaskedLanguageModel(folder, **SMALL | changes, start=first_phase).build_model()
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        ({"weight": torch.zeros(3)}, "bias is absent in it and of shape"),
+        ({"model": {"weight": 3}}, "cannot be read"),
+        ([torch.zeros(3)], "cannot be read"),
+    ],
+)
+def test_a_start_without_a_models_state_is_refused(folder, tmp_path, state, message):
+    torch.save(state, tmp_path / "step.pt")
+    with pytest.raises(ConfigError, match=message):
+        MaskedLanguageModel(folder, **SMALL, start=str(tmp_path / "step.pt")).build_model()
 
 
 def test_layers_begin_with_weights_of_their_own(folder):
@@ -143,7 +214,7 @@ def test_a_start_that_is_no_checkpoint_is_named(folder, tmp_path):
         ({}, "data = FOLDER is needed.*python -m pipelines.masked_language_model prepare"),
         ({"size": "huge"}, "must be one of mini, small, base, large"),
         ({"length": 600}, "length = 600 must be at least 2 and at most positions = 512"),
-        ({"vocabulary": 3}, "vocabulary = 3"),
+        ({"vocabulary": 6}, "vocabulary = 6 must be at least 7"),
         ({"dropout": 1}, "dropout = 1"),
         ({"start": "gone.pt"}, "start = 'gone.pt' is no file"),
     ],

@@ -1,5 +1,6 @@
 """`python -m pipelines.NAME prepare`: public files become the Parquet that the pipeline reads."""
 
+import codecs
 import gzip
 import os
 import pickle
@@ -56,6 +57,24 @@ def test_idx_files(tmp_path, capsys):
         np.testing.assert_array_equal(found["label"], made[prefix][1])
     assert ImageClassification(str(tmp_path / "out")).num_train_samples == 36
     assert Autoencoder(str(tmp_path / "out")).num_train_samples == 36
+
+
+def test_files_in_folders_of_their_own_names(tmp_path):
+    """As Kaggle packs MNIST."""
+    idx_files(tmp_path)
+    for file in list(tmp_path.iterdir()):
+        file.rename(tmp_path / "moved")
+        file.mkdir()
+        (tmp_path / "moved").rename(file / file.name)
+    assert prepare("image_classification", tmp_path, tmp_path / "out") == 0
+    assert len(read(tmp_path / "out/test.parquet")["label"]) == 20
+
+
+def test_a_folder_called_like_a_table_is_no_table(tmp_path, capsys):
+    for name in ("census-income.data", "train.txt", "day_1"):
+        (tmp_path / name).mkdir()
+    assert prepare("click_through", tmp_path, tmp_path / "out") == 2
+    assert "holds none of these" in capsys.readouterr().err
 
 
 def test_cifar_10(tmp_path):
@@ -290,9 +309,20 @@ def test_tables_that_are_there_are_never_overwritten(tmp_path, capsys):
     assert "is a URI" in capsys.readouterr().err
 
 
-def test_text_in_utf_16_is_read_and_what_cannot_be_is_said(tmp_path, capsys):
-    (tmp_path / "a.MD").write_bytes("caf\u00e9".encode("utf-16"))
-    (tmp_path / "b.txt").write_bytes(b"caf\xe9")
+@pytest.mark.parametrize(
+    ("content", "text", "said"),
+    [
+        ("caf\u00e9".encode("utf-16"), "caf\u00e9", ""),
+        ("caf\u00e9".encode("utf-32"), "caf\u00e9", ""),
+        (codecs.BOM_UTF32_BE + "caf\u00e9".encode("utf-32-be"), "caf\u00e9", ""),
+        ("the sign \ufffd".encode(), "the sign \ufffd", ""),
+        (b"caf\xe9", "caf\ufffd", "a.MD is not all UTF-8"),
+        ("caf\u00e9".encode("utf-16") + b"\0", "caf\u00e9\ufffd", "a.MD is not all UTF-16"),
+    ],
+)
+def test_text_in_other_codings_is_read_and_what_cannot_be_is_said(tmp_path, capsys, content, text, said):
+    (tmp_path / "a.MD").write_bytes(content)
     assert prepare("masked_language_model", tmp_path, tmp_path / "out") == 0
-    assert read(tmp_path / "out/documents.parquet")["text"] == ["caf\u00e9", "caf\ufffd"]
-    assert "b.txt is not all UTF-8" in capsys.readouterr().err
+    assert read(tmp_path / "out/documents.parquet")["text"] == [text]
+    error = capsys.readouterr().err
+    assert said in error if said else error == ""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from pipelines._rows import Rows, train_and_validation
+from vrgd_ray import ConfigError
 
 
 @pytest.mark.parametrize("size", [2, 10, 997, 12_345])
@@ -12,6 +13,11 @@ def test_both_parts_together_are_the_table(size):
     both = [*train[np.arange(len(train))], *validation[np.arange(len(validation))]]
     assert sorted(both) == list(range(size))
     assert len(validation) == max(1, size // 10)
+
+
+def test_a_table_of_one_row_cannot_be_split():
+    with pytest.raises(ConfigError, match=r"the training table has one row.*it needs at least two"):
+        train_and_validation(1, None)
 
 
 def test_rows_are_asked_for_in_any_order():
