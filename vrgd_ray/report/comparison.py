@@ -16,6 +16,9 @@ from vrgd_ray.report.units import MISSING, Units, count, duration, shortened, ti
 NUMBERS = ("search", "largest batch", "optimizer", "metric", "reference", "margin", "steps saved", "trials", "cost")
 
 
+_PAIRED: dict[Any, str] = {True: "paired", False: "unpaired"}
+
+
 def render_comparison(results: Sequence[Result]) -> str:
     """Return one HTML page with the verdict, the key numbers and the metric figure of every search."""
     names = [str(result.get("name", "search")) for result in results]
@@ -48,7 +51,7 @@ def _asked(result: Result) -> dict[str, Any]:
     reference, start = result.get("reference") or {}, reference_batch(result)
     return {
         "They measure different metrics": result.get("metric"),
-        "They do not agree on which metric is better": {"max": "larger", "min": "smaller"}.get(str(result.get("mode"))),
+        "They do not agree on which metric is better": {"max": "larger", "min": "smaller"}.get(result.get("mode", "")),
         "They train different pipelines": result.get("pipeline"),
         "Their pipelines have different arguments": _arguments(result.get("pipeline_args")),
         "Their data differ, by the fingerprint": result.get("data_fingerprint"),
@@ -59,14 +62,11 @@ def _asked(result: Result) -> dict[str, Any]:
         "Their chances of a wrong claim differ": _share(result.get("alpha_total") or result.get("alpha")),
         "Their levels of one look differ": _share(result.get("level_per_look")),
         "They look after different numbers of seeds": _words(result.get("looks"), " and "),
-        "Their seeds are compared in different ways": {"True": "paired", "False": "unpaired"}.get(
-            str(result.get("paired"))
-        ),
+        "Their seeds are compared in different ways": _PAIRED.get(result.get("paired")),
         "Their cells were tuned with different numbers of trials": reference.get("trials"),
         "They tried different batch sizes": _words(result.get("batch_sizes")),
-        "They bracket the limit down to different ratios": float(
-            result.get("resolution") or 2
-        ),  # rungs only, before there was a choice
+        # Rungs only, before there was a choice.
+        "They bracket the limit down to different ratios": float(result.get("resolution") or 2),
     }
 
 

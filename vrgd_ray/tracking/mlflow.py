@@ -54,7 +54,7 @@ class MlflowTracker:
         self._half_written: dict[str, str] = {}
         self._points: set[int] | None = None
         self._found_tags: Mapping[str, str] = {}
-        self._next_try, self._said, self._renamed = 0.0, set[str](), False
+        self._next_try, self._said = 0.0, set[str]()
 
     def check(self) -> None:
         """Open a connection to a server, which fails in seconds where MLflow would retry for minutes."""
@@ -157,20 +157,21 @@ class MlflowTracker:
             self._pending.popleft()
 
     def _say_once(self, what: str, error: Exception, remedy: str) -> None:
-        if what not in self._said:
-            print(
-                f"MLflow at {self.tracking_uri} {what} ({_first_sentence(error)}); training goes on and {remedy}.",
-                file=sys.stderr,
-            )
-        self._said.add(what)
+        text = f"MLflow at {self.tracking_uri} {what} ({_first_sentence(error)}); training goes on and {remedy}."
+        self._print_once(what, text)
+
+    def _print_once(self, kind: str, text: str) -> None:
+        if kind not in self._said:
+            print(text, file=sys.stderr)
+        self._said.add(kind)
 
     def _named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values under names that MLflow takes."""
         named = {valid_name(name): value for name, value in values.items()}
         changed = next((name for name in values if name not in named), None)
-        if changed is not None and not self._renamed:
-            print(f"MLflow takes no name like {changed!r}: logged as {valid_name(changed)!r}.", file=sys.stderr)
-            self._renamed = True
+        if changed is not None:
+            text = f"MLflow takes no name like {changed!r}: logged as {valid_name(changed)!r}."
+            self._print_once("renames", text)
         return named
 
     def _find_experiment(self) -> str:
