@@ -24,7 +24,6 @@ def grid_page(title: str, command: str, unit: str, arms: Arms) -> str:
         "seed; ± is half of their 95 % interval, the spread pooled over the rows of a batch size.",
         "",
         *_table(_HEAD, (_row(arms, family, b) for family in arms.families for b in arms.batch_sizes(family))),
-        "",
         *_mean_lines(arms),
     ]
     controls = [_control_row(arms, f, b) for f in arms.families for b in arms.batch_sizes(f, CONTROLS[0])]
@@ -136,13 +135,13 @@ def _seeds(arms: Arms) -> str:
 
 
 def _mean_lines(arms: Arms) -> list[str]:
-    """Averages over the optimizers, where there are several."""
+    """Averages over the optimizers, where there are several, below the table."""
     if len(arms.families) == 1:
         return []
     batch_sizes = sorted({arm.batch_size for arm in arms.values if arm.variant == "vr"})
     means = [(batch_size, arms.over_families(batch_size)) for batch_size in batch_sizes]
     listed = "; ".join(f"{mean} at {batch_size}" for batch_size, mean in means if mean is not None)
-    return [f"VR - base averaged over the rows of a batch size: {listed}."]
+    return ["", f"VR - base averaged over the rows of a batch size: {listed}."]
 
 
 def _interval(interval: Interval | None) -> str:

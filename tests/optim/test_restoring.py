@@ -120,3 +120,16 @@ def test_a_saved_option_out_of_its_range_is_refused():
     with pytest.raises(ConfigError, match="momentum"):
         optimizer.load_state_dict(state)
     assert optimizer.param_groups[0]["momentum"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "other", "foreign"),
+    [(VRSGD, VRAdam, "exp_avg, exp_avg_sq, scale_avg, step"), (VRLARS, LAMB, "exp_avg,"), (VRAdamW, LARS, "momentum_")],
+)
+def test_a_state_of_another_kind_of_optimizer_is_refused_and_nothing_changed(kind, other, foreign):
+    state, _ = saved(other, {"lr": 0.1}, parameters(SHAPES))
+    optimizer = kind(parameters(SHAPES), lr=0.2)
+    with pytest.raises(ConfigError, match=f"the saved state holds {foreign}.* which {kind.__name__} does not keep"):
+        optimizer.load_state_dict(state)
+    assert optimizer.param_groups[0]["lr"] == 0.2
+    run(optimizer, range(1))

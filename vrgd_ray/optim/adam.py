@@ -20,6 +20,7 @@ class AdamLike(LayerOptimizer):
     """
 
     decoupled = False
+    state_names = frozenset({"step", "exp_avg", "exp_avg_sq", SCALE_AVERAGE})
 
     def _prepare(self, group: Group, layer: Layer, dtype: torch.dtype) -> None:
         state = layer.state

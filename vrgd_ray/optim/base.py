@@ -18,7 +18,7 @@ from vrgd_ray.optim.gsnr import apply_control, gsnr_scale
 from vrgd_ray.optim.kernels import NativeScale
 from vrgd_ray.optim.layer import SCALE_AVERAGE, Group, Layer, State, newest_share, scaled
 from vrgd_ray.optim.native import wanted
-from vrgd_ray.optim.restoring import fit, saved_states, with_own_options
+from vrgd_ray.optim.restoring import fit, refuse_foreign, saved_states, with_own_options
 from vrgd_ray.optim.statistics import LayerScale, mean_scale, measure, step_ratio
 
 
@@ -31,6 +31,8 @@ class LayerOptimizer(torch.optim.Optimizer):
 
     layerwise = False
     """Whether the rule needs norms of whole layers: its blocks share one buffer as large as the batch."""
+    state_names = frozenset({"momentum_buffer"})
+    """What the rule keeps of a parameter from step to step."""
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         super().__init__(params, defaults)
@@ -97,9 +99,11 @@ class LayerOptimizer(torch.optim.Optimizer):
         The state may be that of the base optimizer, or of the VR one: what it lacks stays this optimizer's own.
 
         Raises:
-            ConfigError: the state is that of other parameters or of another order; nothing has been changed.
+            ConfigError: the state is that of other parameters, of another order or of another kind of optimizer;
+                nothing has been changed.
         """
         saved = saved_states(state_dict, self.param_groups)
+        refuse_foreign(saved, self.state_names, type(self).__name__)
         super().load_state_dict(with_own_options(state_dict, self.param_groups))
         for param, state in saved:
             fit(self.state[param], state, param)

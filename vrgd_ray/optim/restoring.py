@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from itertools import chain
 
 import torch
@@ -47,6 +48,16 @@ def saved_states(state_dict: StateDict, own: list[Group]) -> Saved:
                     f"{tuple(param.shape)}; give the optimizer the parameters in the order in which it was saved."
                 )
     return found
+
+
+def refuse_foreign(saved: Saved, names: Set[str], optimizer: str) -> None:
+    """Raise ConfigError where a state holds what the optimizer does not keep, such as momenta of Adam for SGD."""
+    foreign = sorted({name for _, state in saved for name, value in state.items() if value is not None} - names)
+    if foreign:
+        raise ConfigError(
+            f"the saved state holds {', '.join(foreign)}, which {optimizer} does not keep; load it into the kind of "
+            "optimizer that saved it."
+        )
 
 
 def fit(state: State, saved: State, param: Tensor) -> None:
