@@ -16,6 +16,7 @@ from vrgd_ray.limit.outcome import build_outcome
 from vrgd_ray.limit.power import acceptance, smallest_margin
 from vrgd_ray.report import scale_sentence, summary_sentence
 from vrgd_ray.report.gain import gain_sentence
+from vrgd_ray.report.reading import rejection
 from vrgd_ray.search.job import Cell
 from vrgd_ray.training.result import TrainingResult
 
@@ -83,6 +84,7 @@ def test_a_cell_whose_trials_all_diverge_is_rejected_with_the_reason():
     cell = next(c for c in outcome(finder)["cells"] if (c["batch_size"], c["optimizer"]) == (128, "adamw"))
     assert cell["verdict"] == "reject"
     assert "all 4 trials" in cell["reason"]
+    assert rejection(cell) == "all diverged"
     assert finder.ladders["adamw"].largest == 64
 
 
@@ -395,7 +397,9 @@ def test_what_an_error_broke_is_tried_again_on_resume_and_what_diverged_is_not()
         return train(job, {"adamw": 128})
 
     broken = search(out_of_memory, optimizers=("adamw",))
-    assert outcome(broken)["cells"][0]["reason"].endswith("OutOfMemoryError: too much")
+    cell = outcome(broken)["cells"][0]
+    assert cell["reason"].endswith("OutOfMemoryError: too much")
+    assert rejection(cell) == "error"
     asked = []
     mended = search(
         lambda job: asked.append(job) or train(job, {"adamw": 128}), recorded=broken.finished, optimizers=("adamw",)
@@ -560,6 +564,18 @@ def test_no_bounds_of_the_first_look_stand_beside_a_seed_that_diverged_at_the_se
 
     cell = outcome(search(trainer, optimizers=("adamw",)))["cells"][0]
     assert (cell["verdict"], cell["reason"], cell["difference"]) == ("reject", "a seed diverged", None)
+    assert rejection(cell) == "seed diverged"
+
+
+def test_trials_lost_for_several_causes_are_no_single_cause():
+    def trainer(job):
+        error = "RuntimeError: lost" if job.index else None
+        broken = job.role == "search" and job.cell == Cell(64, "adamw")
+        return TrainingResult(metrics={}, diverged=True, error=error) if broken else train(job, {})
+
+    cell = outcome(search(trainer, optimizers=("adamw",)))["cells"][0]
+    assert cell["reason"] == "of 4 trials, 1 diverged and 3 failed: RuntimeError: lost"
+    assert rejection(cell) == "none usable"
 
 
 def test_seeds_are_those_of_the_values_and_the_failed_ones_are_named():

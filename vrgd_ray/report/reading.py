@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any, Literal
 
 Result = dict[str, Any]
@@ -14,9 +13,6 @@ ControlTrouble = Literal["not accepted", "diverged", "error", "lost"]
 
 VR_PREFIX = "vr_"
 VERDICTS = {"accept": "accepted", "reject": "rejected", "inconclusive": "inconclusive"}
-
-_ALL_DIVERGED = re.compile(r"all \d+ trials (failed \(diverged\)|diverged)")
-_NONE_USABLE = re.compile(r"of \d+ trials, |all \d+ trials were stopped early")
 
 
 def reference_recipe(result: Result) -> dict[str, Any]:
@@ -67,14 +63,14 @@ def rejection(cell: Cell) -> Rejection | None:
     """Why a cell was rejected without a comparison; None where it was compared, or not rejected."""
     if cell.get("verdict") != "reject":
         return None
-    reason = str(cell.get("reason") or "")
+    reason = cell.get("reason")
     if not reason and cell.get("difference") is not None:
         return None
-    if _ALL_DIVERGED.fullmatch(reason) or (not reason and cell.get("diverged") and cell["diverged"] == cell["trials"]):
+    if cell.get("recipe") is not None:  # it was tuned, and a seed of its test was lost
+        return "seed diverged" if reason in (None, "a seed diverged") else "error"
+    if cell["diverged"] == cell["trials"]:
         return "all diverged"
-    if reason in ("", "a seed diverged"):
-        return "seed diverged"
-    return "none usable" if _NONE_USABLE.match(reason) else "error"
+    return "error" if cell.get("broken") == cell["trials"] else "none usable"
 
 
 def bounds(arm: Cell) -> tuple[float, float, float] | None:
