@@ -21,6 +21,7 @@ CLUSTER = "/mnt/local.yaml"
 TOKEN = {"RAY_AUTH_MODE": "token"}
 RECIPE = Recipe(optimizer="vr_adamw", batch_size=32, lr=3e-3, epochs=0.28)  # ten steps
 TRAIN = "python -m vrgd_ray.train --config /srv/best.yaml --name cluster --tracking-uri http://127.0.0.1:5000"
+RUNNING = "pgrep gcs_server; pgrep raylet"
 STATUS_OF = "curl -s -o /dev/null -w '%{http_code}'"
 
 REASON = machines.why_not()
@@ -48,6 +49,15 @@ def cluster(network):
     laptop.check("ray get-auth-token --generate", **TOKEN)
     laptop.check(f"ray up {CLUSTER} -y", timeout=300, **TOKEN)
     return laptop, head, worker
+
+
+@pytest.fixture
+def whole_cluster(cluster):
+    """The same once Ray runs on the worker, which `ray up` does not wait for."""
+    _, head, worker = cluster
+    monitor = "tail -n 50 /tmp/ray/session_latest/logs/monitor.*"
+    machines.until(lambda: worker.run(RUNNING).stdout, lambda: head.run(monitor).stdout, seconds=150)
+    return cluster
 
 
 def test_a_run_over_both_machines_is_the_run_of_one_process(cluster):
@@ -85,21 +95,19 @@ def test_pages_are_reached_from_the_head_alone(service, port, cluster):
     assert laptop.run(page).stdout == "000"
 
 
-def test_setup_installs_what_the_constraints_pin(cluster):
+def test_setup_installs_what_the_constraints_pin(whole_cluster):
     """The log of the stand-in for uv: there is no network to install from."""
-    for machine in cluster[1:]:
+    for machine in whole_cluster[1:]:
         (install,) = (machine.folder / "home/uv.log").read_text().splitlines()
         assert re.fullmatch(r"pip install --python \S+ --constraint \S+/constraints.txt .* --editable \S+", install)
 
 
 @pytest.mark.long
-def test_ray_down_ends_ray_on_every_machine(cluster):
+def test_ray_down_ends_ray_on_every_machine(whole_cluster):
     """The last test of the file."""
-    laptop, head, worker = cluster
-    running = "pgrep gcs_server; pgrep raylet"
-    assert head.run(running).stdout
-    assert worker.run(running).stdout
+    laptop, head, worker = whole_cluster
+    assert head.run(RUNNING).stdout
     said = laptop.check(f"ray down {CLUSTER} -y", **TOKEN)
-    assert head.run(running).stdout == "", said
+    assert head.run(RUNNING).stdout == "", said
     # `ray down` stops the head's Ray; the worker's ends by itself when it has missed its head for a minute.
-    machines.until(lambda: worker.run(running).stdout == "", lambda: worker.run("ps ax").stdout, seconds=150)
+    machines.until(lambda: worker.run(RUNNING).stdout == "", lambda: worker.run("ps ax").stdout, seconds=150)
