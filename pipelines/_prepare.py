@@ -51,7 +51,7 @@ def main(
     )
     options = parser.parse_args(arguments)
     try:
-        need(options.source.is_dir(), f"--source {options.source} is no folder; {sources}")
+        need(options.source.is_dir(), f"--source {options.source} is no folder. {sources}")
         need("://" not in options.output, f"--output {options.output} is a URI; write to a folder, then copy it there.")
         for name, rows in _converted(convert, options.source, Path(options.output)).items():
             print(f"{Path(options.output) / name}: {rows:,} rows")

@@ -92,7 +92,7 @@ def test_a_loaded_pipeline_is_an_instance_of_the_protocol():
     ("name", "message"),
     [
         ("pipelines.digit", "no pipeline module 'pipelines.digit': did you mean 'pipelines.digits'"),
-        ("nowhere.at_all", "no pipeline module 'nowhere.at_all': .*Valid: .*pipelines.digits"),
+        ("nowhere.at_all", "no pipeline module 'nowhere.at_all': .*valid: .*pipelines.digits"),
         ("pipelines/digits.py", "'pipelines/digits.py' is no module name; write package.module"),
         ("", "'' is no module name"),
         (".digits", "'.digits' is no module name"),

@@ -38,8 +38,8 @@ def require(condition: bool, message: str) -> None:
 def nearest(name: str, valid: list[str]) -> str:
     """Return a phrase that lists the valid names, the nearest one first as a suggestion."""
     close = get_close_matches(name, valid, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}Valid: {', '.join(sorted(valid))}."
+    hint = f"did you mean {close[0]!r}? Valid" if close else "valid"
+    return f"{hint}: {', '.join(sorted(valid))}."
 
 
 @dataclass(frozen=True, kw_only=True)

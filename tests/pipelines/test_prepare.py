@@ -214,7 +214,7 @@ def test_the_command_of_the_error_messages_exists(kind, tmp_path):
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
-    assert "gone is no folder; The folder holds" in done.stderr
+    assert "gone is no folder. The folder holds" in done.stderr
 
 
 def cifar(folder, **changes):
