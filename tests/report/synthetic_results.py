@@ -57,13 +57,6 @@ def cell(
     } | changes
 
 
-def untrained(reason: str, diverged: int, broken: int) -> dict[str, Any]:
-    """What differs in a cell none of whose trials came to its end."""
-    unknown = dict.fromkeys(("recipe", "mean", "std", "difference", "lower", "upper"))
-    lost = {"diverged": diverged, "broken": broken, "seeds": [], "values": []}
-    return {"verdict": "reject", "reason": reason, **unknown, **lost}
-
-
 def curve(batch_size: int, optimizer: str, final: float) -> dict[str, Any]:
     values = [final - 0.85 * 2.0 ** -(30 * seen / SAMPLES[-1] * 32**0.35 / batch_size**0.35) for seen in SAMPLES]
     named = {"batch_size": batch_size, "optimizer": optimizer, "samples": SAMPLES, "values": values}

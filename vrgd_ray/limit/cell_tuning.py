@@ -60,7 +60,7 @@ class CellTuning:
 
 
 def _told(trials: int, diverged: int, errors: list[str], pruned: int) -> str:
-    """What became of trials none of which came to its end, cause by cause."""
+    """What became of trials none of which came to its end, cause by cause; the report reads it too."""
     causes = {
         "diverged": diverged,
         f"{'was' if pruned == 1 else 'were'} stopped early (--no-prune trains them to their end)": pruned,

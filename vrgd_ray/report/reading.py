@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Literal
 
 Result = dict[str, Any]
@@ -13,6 +14,9 @@ ControlTrouble = Literal["not accepted", "diverged", "error", "lost"]
 
 VR_PREFIX = "vr_"
 VERDICTS = {"accept": "accepted", "reject": "rejected", "inconclusive": "inconclusive"}
+
+_ALL_DIVERGED = re.compile(r"all \d+ trials (failed \(diverged\)|diverged)")
+_NONE_USABLE = re.compile(r"of \d+ trials, |all \d+ trials were stopped early")
 
 
 def reference_recipe(result: Result) -> dict[str, Any]:
@@ -63,14 +67,14 @@ def rejection(cell: Cell) -> Rejection | None:
     """Why a cell was rejected without a comparison; None where it was compared, or not rejected."""
     if cell.get("verdict") != "reject":
         return None
-    reason = cell.get("reason")
+    reason = str(cell.get("reason") or "")
     if not reason and cell.get("difference") is not None:
         return None
-    if cell.get("recipe") is not None:  # it was tuned, and a seed of its test was lost
-        return "seed diverged" if reason in (None, "a seed diverged") else "error"
-    if cell["diverged"] == cell["trials"]:
+    if _ALL_DIVERGED.fullmatch(reason) or (not reason and cell.get("diverged") and cell["diverged"] == cell["trials"]):
         return "all diverged"
-    return "error" if cell.get("broken") == cell["trials"] else "none usable"
+    if reason in ("", "a seed diverged"):
+        return "seed diverged"
+    return "none usable" if _NONE_USABLE.match(reason) else "error"
 
 
 def bounds(arm: Cell) -> tuple[float, float, float] | None:
